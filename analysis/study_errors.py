@@ -1,0 +1,103 @@
+"""Turns a validation error into sentences a person can act on: file, line, key and remedy."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+Location = Sequence[int | str]
+
+
+def sentences(
+    error: ValidationError, schema: type[BaseModel], text: str, origin: str
+) -> list[str]:
+    """Return one sentence for each fault that ``error`` holds, in the order of the file."""
+    said: dict[str, None] = {}
+    for fault in error.errors(include_url=False):
+        # pydantic adds the branch of a union to the path; only keys and indices are the file's own.
+        where = [part for part in fault["loc"] if _is_key(part)]
+        line = line_of(text, where)
+        place = f"{origin}:{line}" if line else origin
+        said[f"{place}: {_dotted(where)}{_remedy(fault, schema, where)}"] = None
+    return list(said)
+
+
+def line_of(text: str, where: Location) -> int | None:
+    """Return the 1-based line of TOML ``text`` on which the key at ``where`` stands, if it does.
+
+    >>> line_of("[train]\\nlr = 1", ["train", "lr"])
+    2
+    """
+    wanted, section, counts = [str(p) for p in where], [], {}
+    best: tuple[int, int] | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*(\[\[?)\s*([^\]]+?)\s*\]", line):
+            section = header[2].split(".")
+            if header[1] == "[[":
+                index = counts[header[2]] = counts.get(header[2], -1) + 1
+                section = [*section, str(index)]
+            path = section
+        elif key := re.match(r'\s*"?([A-Za-z0-9_.-]+)"?\s*=', line):
+            path = [*section, *key[1].split(".")]
+        else:
+            continue
+        if wanted[: len(path)] == path and (best is None or len(path) > best[0]):
+            best = (len(path), number)
+    return best[1] if best else None
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return the clause that helps someone who wrote ``name`` for one of ``known``.
+
+    >>> nearest("stpes", ["steps", "batch"])
+    'did you mean "steps"?'
+    """
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(known)}"
+
+
+def _is_key(part: int | str) -> bool:
+    return isinstance(part, int) or bool(re.fullmatch(r"[A-Za-z0-9_.-]+", part)) and part not in (
+        "str",
+        "int",
+        "float",
+        "bool",
+    )
+
+
+def _dotted(where: Location) -> str:
+    dotted = "".join(f"[{p + 1}]" if isinstance(p, int) else f".{p}" for p in where).lstrip(".")
+    return f"{dotted}: " if dotted else ""
+
+
+def _remedy(fault: Any, schema: type[BaseModel], where: Location) -> str:
+    kind, message = fault["type"], fault["msg"].removeprefix("Value error, ")
+    if kind == "extra_forbidden":
+        return f"unknown key; {nearest(str(where[-1]), _siblings(schema, where))}"
+    if kind == "missing":
+        return "is required and missing"
+    if kind == "value_error":
+        return message
+    return f"{message[0].lower()}{message[1:]}, got {fault['input']!r}"
+
+
+def _siblings(schema: type[BaseModel], where: Location) -> list[str]:
+    """Return the keys that are allowed beside the last part of ``where``."""
+    for part in where[:-1]:
+        if isinstance(part, int):
+            continue
+        found = _models_within(schema.model_fields[part].annotation)
+        if not found:
+            break
+        schema = found[0]
+    return list(schema.model_fields)
+
+
+def _models_within(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models_within(inner)]
