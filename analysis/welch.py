@@ -1,0 +1,332 @@
+"""Welch's t test: two arms, unequal variances, from values or from mean, spread and n."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from .arms import Summary, common_exponent, seed_values, summarise
+from .student import (
+    Alternative,
+    FloatArray,
+    check_alternative,
+    check_confidence,
+    log10_p_value,
+    p_value,
+    quantile,
+    satterthwaite,
+)
+
+SpreadKind = Literal["sd", "se", "sd0", "ci95_t", "ci95_z"]
+
+# A standard error below this many units in the last place of the means is rounding noise.
+_RESOLUTION = 10 * np.finfo(np.float64).eps
+
+
+class Reason(StrEnum):
+    """Why a comparison has no test."""
+
+    NO_DATA = "no_data"
+    NON_FINITE = "non_finite"
+    ONE_RUN = "one_run"
+    BOTH_CONSTANT = "both_constant"
+
+
+_SENTENCES = {
+    Reason.NO_DATA: "An arm has no values; a Welch test needs at least two runs per arm.",
+    Reason.NON_FINITE: (
+        "An arm holds a value that is not finite; a failed or diverged run has to be settled "
+        "by the declared policy before the test."
+    ),
+    Reason.ONE_RUN: (
+        "An arm has one value and so no spread; run more seeds, or compare the one run with "
+        "many by Crawford-Howell, as exploration."
+    ),
+    Reason.BOTH_CONSTANT: (
+        "The spread of both arms together is zero to double precision, so no p value exists; "
+        "check that the seed was applied, and report the difference alone."
+    ),
+}
+
+
+class NoTestError(ValueError):
+    """Degenerate data: `reason` says which, `difference` holds what can still be reported."""
+
+    def __init__(self, reason: Reason, difference: float = math.nan) -> None:
+        super().__init__(_SENTENCES[reason])
+        self.reason = reason
+        self.difference = difference
+
+
+@dataclass(frozen=True)
+class WelchResult:
+    """One Welch test of x against y; `ci_low` and `ci_high` bound the test's own side."""
+
+    alternative: Alternative
+    confidence: float
+    n_x: int
+    mean_x: float
+    sd_x: float
+    n_y: int
+    mean_y: float
+    sd_y: float
+    difference: float
+    se: float
+    t: float
+    df: float
+    p: float
+    log10_p: float
+    ci_low: float
+    ci_high: float
+    ci_two_sided: tuple[float, float]
+    constant_arm: bool
+
+
+@dataclass(frozen=True)
+class WelchColumns:
+    """Many Welch tests, one element each; NaN and a reason where no test exists."""
+
+    difference: FloatArray
+    se: FloatArray
+    t: FloatArray
+    df: FloatArray
+    p: FloatArray
+    log10_p: FloatArray
+    ci_low: FloatArray
+    ci_high: FloatArray
+    ci_two_sided_low: FloatArray
+    ci_two_sided_high: FloatArray
+    reason: NDArray[np.str_]
+    constant_arm: NDArray[np.bool_]
+
+
+def welch(
+    x: ArrayLike,
+    y: ArrayLike,
+    alternative: Alternative = "less",
+    confidence: float = 0.95,
+) -> WelchResult:
+    """Test the mean of x against the mean of y; 'less' asks whether x lies below y.
+
+    x and y hold one value per seed. Raises NoTestError, a ValueError, for degenerate data.
+    Source: B. L. Welch, "The Generalization of 'Student's' Problem when Several Different
+    Population Variances are Involved", 1947, https://doi.org/10.1093/biomet/34.1-2.28.
+
+    >>> result = welch([20.1, 20.2, 20.15], [20.4, 20.5, 20.6])
+    >>> round(result.t, 3), round(result.df, 2), round(result.p, 4)
+    (-5.422, 2.94, 0.0065)
+    """
+    x, y = seed_values(x, "x"), seed_values(y, "y")
+    # A power of two changes no digit, and keeps squares of 1e200 or 1e-200 inside doubles.
+    exponent = common_exponent(x, y)
+    arm_x, arm_y = summarise(np.ldexp(x, -exponent)), summarise(np.ldexp(y, -exponent))
+    difference = (arm_x.mean - arm_y.mean) + (arm_x.mean_rest - arm_y.mean_rest)
+    return _test(arm_x, arm_y, difference, exponent, alternative, confidence)
+
+
+def welch_from_summary(
+    mean_x: float,
+    spread_x: float,
+    n_x: int,
+    mean_y: float,
+    spread_y: float,
+    n_y: int,
+    spread_kind: SpreadKind = "sd",
+    alternative: Alternative = "less",
+    confidence: float = 0.95,
+) -> WelchResult:
+    """Test two arms given as mean, spread and number of runs.
+
+    The spread is 'sd' (n - 1), 'se', 'sd0' (divided by n), or half a 95 % interval by the
+    t ('ci95_t') or the normal ('ci95_z') quantile. Raises ValueError for a negative spread
+    or a count that is no whole number, NoTestError for degenerate data.
+
+    >>> round(welch_from_summary(20.1, 0.1, 3, 20.5, 0.1, 3).p, 4)
+    0.004
+    """
+    for name, n in (("n_x", n_x), ("n_y", n_y)):
+        if n != math.floor(n) or n < 0:
+            raise ValueError(f"{name} must be a whole number of runs; got {n}.")
+    sd_x, sd_y = sd_from_spread([spread_x, spread_y], [n_x, n_y], spread_kind)
+    arm_x = Summary(int(n_x), mean_x, 0.0, float(sd_x))
+    arm_y = Summary(int(n_y), mean_y, 0.0, float(sd_y))
+    return _test(arm_x, arm_y, mean_x - mean_y, 0, alternative, confidence)
+
+
+def sd_from_spread(spread: ArrayLike, n: ArrayLike, spread_kind: SpreadKind) -> FloatArray:
+    """Convert a printed spread of n runs to the standard deviation with divisor n - 1.
+
+    NaN where n is below 2. Raises ValueError for a negative spread or an unknown kind.
+
+    >>> sd_from_spread([0.04], [3], "se").round(4)
+    array([0.0693])
+    """
+    spread = np.asarray(spread, dtype=np.float64)
+    n = np.asarray(n, dtype=np.float64)
+    if spread_kind not in get_args(SpreadKind):
+        known = ", ".join(get_args(SpreadKind))
+        raise ValueError(f"spread_kind must be one of {known}; got {spread_kind!r}.")
+    if (spread < 0).any():
+        raise ValueError(f"A spread cannot be negative; got {spread.min()}.")
+    n = np.where(n < 2, np.nan, n)
+    sd = {
+        "sd": spread + 0 * n,
+        "se": spread * np.sqrt(n),
+        "sd0": spread * np.sqrt(n / (n - 1)),
+        "ci95_t": spread * np.sqrt(n) / quantile(0.975, n - 1),
+        "ci95_z": spread * np.sqrt(n) / special.ndtri(0.975),
+    }[spread_kind]
+    return np.asarray(sd)
+
+
+def welch_many(
+    mean_x: ArrayLike,
+    sd_x: ArrayLike,
+    n_x: ArrayLike,
+    mean_y: ArrayLike,
+    sd_y: ArrayLike,
+    n_y: ArrayLike,
+    alternative: Alternative = "less",
+    confidence: ArrayLike = 0.95,
+    difference: ArrayLike | None = None,
+) -> WelchColumns:
+    """Run many Welch tests at once; the arguments broadcast against one another.
+
+    Deviations have divisor n - 1, and are exactly 0 for an arm whose values are all equal.
+    `difference` replaces mean_x - mean_y where the caller has it with more digits. Intervals
+    at k levels come from a confidence of shape (k, 1). Raises ValueError for a level outside
+    (0, 1) or an unknown alternative; degenerate rows are NaN with their reason.
+
+    >>> columns = welch_many([1.0, 2.0], [0.1, 0.0], [3, 3], 1.5, [0.1, 0.0], 3)
+    >>> columns.p.round(4), columns.reason.tolist()
+    (array([0.0018,    nan]), ['', 'both_constant'])
+    """
+    check_alternative(alternative)
+    check_confidence(confidence)
+    columns = (mean_x, sd_x, n_x, mean_y, sd_y, n_y)
+    mean_x, sd_x, n_x, mean_y, sd_y, n_y = np.broadcast_arrays(
+        *(np.asarray(column, dtype=np.float64) for column in columns)
+    )
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.asarray(mean_x - mean_y if difference is None else difference)
+    reason = _reasons(mean_x, sd_x, n_x, mean_y, sd_y, n_y)
+    good = reason == ""
+    se, df = satterthwaite(
+        np.where(good, sd_x, np.nan),
+        np.where(good, n_x, 2),
+        np.where(good, sd_y, np.nan),
+        np.where(good, n_y, 2),
+    )
+    t = difference / se
+    low, high = _interval(difference, se, df, confidence, "two-sided")
+    own_low, own_high = (
+        (low, high)
+        if alternative == "two-sided"
+        else _interval(difference, se, df, confidence, alternative)
+    )
+    return WelchColumns(
+        difference=difference,
+        se=se,
+        t=t,
+        df=df,
+        p=p_value(t, df, alternative),
+        log10_p=log10_p_value(t, df, alternative),
+        ci_low=own_low,
+        ci_high=own_high,
+        ci_two_sided_low=low,
+        ci_two_sided_high=high,
+        reason=reason,
+        constant_arm=good & ((sd_x == 0) | (sd_y == 0)),
+    )
+
+
+def _reasons(
+    mean_x: FloatArray,
+    sd_x: FloatArray,
+    n_x: FloatArray,
+    mean_y: FloatArray,
+    sd_y: FloatArray,
+    n_y: FloatArray,
+) -> NDArray[np.str_]:
+    fewest = np.minimum(n_x, n_y)
+    finite = np.isfinite(mean_x) & np.isfinite(mean_y)
+    spread_finite = np.isfinite(sd_x) & np.isfinite(sd_y)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        se = np.hypot(sd_x / np.sqrt(n_x), sd_y / np.sqrt(n_y))
+        resolution = _RESOLUTION * np.maximum(np.abs(mean_x), np.abs(mean_y))
+        constant = ((sd_x == 0) & (sd_y == 0)) | (se < resolution)
+    return np.select(
+        [fewest < 1, ~finite, fewest < 2, ~spread_finite, constant],
+        [
+            Reason.NO_DATA,
+            Reason.NON_FINITE,
+            Reason.ONE_RUN,
+            Reason.NON_FINITE,
+            Reason.BOTH_CONSTANT,
+        ],
+        default="",
+    )
+
+
+def _interval(
+    difference: FloatArray,
+    se: FloatArray,
+    df: FloatArray,
+    confidence: ArrayLike,
+    alternative: Alternative,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the interval's ends; the open end of a one-sided interval is infinite."""
+    outside = 1 - np.asarray(confidence, dtype=np.float64)
+    if alternative == "two-sided":
+        outside = outside / 2
+    # The upper quantile is minus the lower one, and the lower keeps the digits of a small tail.
+    reach = -quantile(outside, df) * se
+    unbounded = np.where(np.isnan(reach), np.nan, np.inf)
+    low = -unbounded if alternative == "less" else difference - reach
+    high = unbounded if alternative == "greater" else difference + reach
+    return low, high
+
+
+def _test(
+    arm_x: Summary,
+    arm_y: Summary,
+    difference: float,
+    exponent: int,
+    alternative: Alternative,
+    confidence: float,
+) -> WelchResult:
+    """Test two summaries given in units of 2**exponent."""
+    columns = welch_many(
+        arm_x.mean, arm_x.sd, arm_x.n, arm_y.mean, arm_y.sd, arm_y.n,
+        alternative, confidence, difference,
+    )  # fmt: skip
+
+    def unit(value: float | FloatArray) -> float:
+        return float(np.ldexp(value, exponent))
+
+    if columns.reason:
+        raise NoTestError(Reason(str(columns.reason)), unit(difference))
+    return WelchResult(
+        alternative=alternative,
+        confidence=float(confidence),
+        n_x=arm_x.n,
+        mean_x=unit(arm_x.mean),
+        sd_x=unit(arm_x.sd),
+        n_y=arm_y.n,
+        mean_y=unit(arm_y.mean),
+        sd_y=unit(arm_y.sd),
+        difference=unit(difference),
+        se=unit(columns.se),
+        t=float(columns.t),
+        df=float(columns.df),
+        p=float(columns.p),
+        log10_p=float(columns.log10_p),
+        ci_low=unit(columns.ci_low),
+        ci_high=unit(columns.ci_high),
+        ci_two_sided=(unit(columns.ci_two_sided_low), unit(columns.ci_two_sided_high)),
+        constant_arm=bool(columns.constant_arm),
+    )
