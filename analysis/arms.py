@@ -20,6 +20,16 @@ class Summary:
     sd: float
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two arms, summarised in units of 2**exponent so that their squares stay in range."""
+
+    x: Summary
+    y: Summary
+    difference: float
+    exponent: int
+
+
 def seed_values(values: ArrayLike, name: str) -> FloatArray:
     """Return the arm's values as a 1-D float64 array, one value per seed.
 
@@ -35,12 +45,6 @@ def seed_values(values: ArrayLike, name: str) -> FloatArray:
             "Average inside each seed first."
         )
     return array
-
-
-def common_exponent(*arms: FloatArray) -> int:
-    """Return e such that dividing every value by 2**e leaves the largest magnitude below one."""
-    largest = max((float(np.max(np.abs(arm), initial=0.0)) for arm in arms), default=0.0)
-    return math.frexp(largest)[1] if math.isfinite(largest) else 0
 
 
 def summarise(values: FloatArray) -> Summary:
@@ -64,3 +68,19 @@ def summarise(values: FloatArray) -> Summary:
         return Summary(n, mean, mean_rest, 0.0)
     spread = math.hypot(*(values - mean - mean_rest))
     return Summary(n, mean, mean_rest, spread / math.sqrt(n - 1))
+
+
+def summarise_pair(x: FloatArray, y: FloatArray) -> Pair:
+    """Return both summaries in units of 2**exponent, with the difference of the means.
+
+    A power of two changes no digit, and keeps squares of 1e200 or 1e-200 inside doubles.
+
+    >>> pair = summarise_pair(np.array([1e200, 3e200]), np.array([4e200, 4e200]))
+    >>> float(np.ldexp(pair.difference, pair.exponent))
+    -2e+200
+    """
+    largest = max(float(np.max(np.abs(arm), initial=0.0)) for arm in (x, y))
+    exponent = math.frexp(largest)[1] if math.isfinite(largest) else 0
+    arm_x, arm_y = summarise(np.ldexp(x, -exponent)), summarise(np.ldexp(y, -exponent))
+    difference = (arm_x.mean - arm_y.mean) + (arm_x.mean_rest - arm_y.mean_rest)
+    return Pair(arm_x, arm_y, difference, exponent)

@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from .arms import Summary, common_exponent, seed_values, summarise
+from .arms import Pair, Summary, seed_values, summarise_pair
+from .degenerate import NoTestError, Reason, reasons
 from .student import (
     Alternative,
     FloatArray,
@@ -22,44 +22,6 @@ from .student import (
 )
 
 SpreadKind = Literal["sd", "se", "sd0", "ci95_t", "ci95_z"]
-
-# A standard error below this many units in the last place of the means is rounding noise.
-_RESOLUTION = 10 * np.finfo(np.float64).eps
-
-
-class Reason(StrEnum):
-    """Why a comparison has no test."""
-
-    NO_DATA = "no_data"
-    NON_FINITE = "non_finite"
-    ONE_RUN = "one_run"
-    BOTH_CONSTANT = "both_constant"
-
-
-_SENTENCES = {
-    Reason.NO_DATA: "An arm has no values; a Welch test needs at least two runs per arm.",
-    Reason.NON_FINITE: (
-        "An arm holds a value that is not finite; a failed or diverged run has to be settled "
-        "by the declared policy before the test."
-    ),
-    Reason.ONE_RUN: (
-        "An arm has one value and so no spread; run more seeds, or compare the one run with "
-        "many by Crawford-Howell, as exploration."
-    ),
-    Reason.BOTH_CONSTANT: (
-        "The spread of both arms together is zero to double precision, so no p value exists; "
-        "check that the seed was applied, and report the difference alone."
-    ),
-}
-
-
-class NoTestError(ValueError):
-    """Degenerate data: `reason` says which, `difference` holds what can still be reported."""
-
-    def __init__(self, reason: Reason, difference: float = math.nan) -> None:
-        super().__init__(_SENTENCES[reason])
-        self.reason = reason
-        self.difference = difference
 
 
 @dataclass(frozen=True)
@@ -120,12 +82,8 @@ def welch(
     >>> round(result.t, 3), round(result.df, 2), round(result.p, 4)
     (-5.422, 2.94, 0.0065)
     """
-    x, y = seed_values(x, "x"), seed_values(y, "y")
-    # A power of two changes no digit, and keeps squares of 1e200 or 1e-200 inside doubles.
-    exponent = common_exponent(x, y)
-    arm_x, arm_y = summarise(np.ldexp(x, -exponent)), summarise(np.ldexp(y, -exponent))
-    difference = (arm_x.mean - arm_y.mean) + (arm_x.mean_rest - arm_y.mean_rest)
-    return _test(arm_x, arm_y, difference, exponent, alternative, confidence)
+    pair = summarise_pair(seed_values(x, "x"), seed_values(y, "y"))
+    return _test(pair, alternative, confidence)
 
 
 def welch_from_summary(
@@ -154,7 +112,7 @@ def welch_from_summary(
     sd_x, sd_y = sd_from_spread([spread_x, spread_y], [n_x, n_y], spread_kind)
     arm_x = Summary(int(n_x), mean_x, 0.0, float(sd_x))
     arm_y = Summary(int(n_y), mean_y, 0.0, float(sd_y))
-    return _test(arm_x, arm_y, mean_x - mean_y, 0, alternative, confidence)
+    return _test(Pair(arm_x, arm_y, mean_x - mean_y, 0), alternative, confidence)
 
 
 def sd_from_spread(spread: ArrayLike, n: ArrayLike, spread_kind: SpreadKind) -> FloatArray:
@@ -213,7 +171,7 @@ def welch_many(
     )
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.asarray(mean_x - mean_y if difference is None else difference)
-    reason = _reasons(mean_x, sd_x, n_x, mean_y, sd_y, n_y)
+    reason = reasons(mean_x, sd_x, n_x, mean_y, sd_y, n_y)
     good = reason == ""
     se, df = satterthwaite(
         np.where(good, sd_x, np.nan),
@@ -244,34 +202,6 @@ def welch_many(
     )
 
 
-def _reasons(
-    mean_x: FloatArray,
-    sd_x: FloatArray,
-    n_x: FloatArray,
-    mean_y: FloatArray,
-    sd_y: FloatArray,
-    n_y: FloatArray,
-) -> NDArray[np.str_]:
-    fewest = np.minimum(n_x, n_y)
-    finite = np.isfinite(mean_x) & np.isfinite(mean_y)
-    spread_finite = np.isfinite(sd_x) & np.isfinite(sd_y)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        se = np.hypot(sd_x / np.sqrt(n_x), sd_y / np.sqrt(n_y))
-        resolution = _RESOLUTION * np.maximum(np.abs(mean_x), np.abs(mean_y))
-        constant = ((sd_x == 0) & (sd_y == 0)) | (se < resolution)
-    return np.select(
-        [fewest < 1, ~finite, fewest < 2, ~spread_finite, constant],
-        [
-            Reason.NO_DATA,
-            Reason.NON_FINITE,
-            Reason.ONE_RUN,
-            Reason.NON_FINITE,
-            Reason.BOTH_CONSTANT,
-        ],
-        default="",
-    )
-
-
 def _interval(
     difference: FloatArray,
     se: FloatArray,
@@ -291,35 +221,26 @@ def _interval(
     return low, high
 
 
-def _test(
-    arm_x: Summary,
-    arm_y: Summary,
-    difference: float,
-    exponent: int,
-    alternative: Alternative,
-    confidence: float,
-) -> WelchResult:
-    """Test two summaries given in units of 2**exponent."""
-    columns = welch_many(
-        arm_x.mean, arm_x.sd, arm_x.n, arm_y.mean, arm_y.sd, arm_y.n,
-        alternative, confidence, difference,
-    )  # fmt: skip
-
+def _test(pair: Pair, alternative: Alternative, confidence: float) -> WelchResult:
     def unit(value: float | FloatArray) -> float:
-        return float(np.ldexp(value, exponent))
+        return float(np.ldexp(value, pair.exponent))
 
+    x, y = pair.x, pair.y
+    columns = welch_many(
+        x.mean, x.sd, x.n, y.mean, y.sd, y.n, alternative, confidence, pair.difference
+    )
     if columns.reason:
-        raise NoTestError(Reason(str(columns.reason)), unit(difference))
+        raise NoTestError(Reason(str(columns.reason)), unit(pair.difference))
     return WelchResult(
         alternative=alternative,
         confidence=float(confidence),
-        n_x=arm_x.n,
-        mean_x=unit(arm_x.mean),
-        sd_x=unit(arm_x.sd),
-        n_y=arm_y.n,
-        mean_y=unit(arm_y.mean),
-        sd_y=unit(arm_y.sd),
-        difference=unit(difference),
+        n_x=x.n,
+        mean_x=unit(x.mean),
+        sd_x=unit(x.sd),
+        n_y=y.n,
+        mean_y=unit(y.mean),
+        sd_y=unit(y.sd),
+        difference=unit(pair.difference),
         se=unit(columns.se),
         t=float(columns.t),
         df=float(columns.df),
