@@ -1,4 +1,4 @@
-"""The study file: what is trained, on which seeds, and which comparisons were declared before looking.
+"""The study file: what is trained, on which seeds, and which comparisons are declared beforehand.
 
 A study file is TOML. Sections that only training needs ([data], [model], [train], [[arms]]) may be
 absent from a file that declares a family for somebody else's table.
@@ -56,9 +56,9 @@ class Model(Section):
 
 
 class Train(Section):
-    """[train]: budget, optimiser and schedule; every default is part of the schema and never changes.
+    """[train]: budget, optimiser and schedule; a default is part of the schema and never changes.
 
-    ``tokens`` is the budget in target tokens and ``batch`` counts sequences per optimiser step, so a
+    ``tokens`` is the budget in target tokens and ``batch`` counts sequences per optimiser step: a
     run takes ``tokens // (batch * seq_len)`` steps. ``lr`` is the peak of a linear warm-up followed
     by a cosine that ends at ``lr * final_lr_fraction``.
     """
@@ -125,7 +125,8 @@ class Seeds(Section):
         """Return the declared seeds in order."""
         if self.values is not None:
             return list(self.values)
-        assert self.start is not None and self.count is not None
+        assert self.start is not None
+        assert self.count is not None
         return list(range(self.start, self.start + self.count))
 
 
@@ -159,7 +160,7 @@ class Arm(Section):
 
 
 class Comparison(Section):
-    """[[family.comparisons]]: a treatment against a baseline, within the grid cells of ``where``."""
+    """[[family.comparisons]]: treatment against baseline, within the grid cells of ``where``."""
 
     name: Name
     treatment: str
@@ -253,7 +254,7 @@ class Study(Section):
                 )
 
     def cells(self) -> list[dict[str, Any]]:
-        """Return every combination of grid values, one dictionary per cell (one empty if no grid)."""
+        """Return every combination of grid values as a dictionary; one empty one without a grid."""
         return [
             dict(zip(self.grid, values, strict=True))
             for values in itertools.product(*self.grid.values())

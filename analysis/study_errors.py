@@ -12,9 +12,7 @@ from pydantic import BaseModel, ValidationError
 Location = Sequence[int | str]
 
 
-def sentences(
-    error: ValidationError, schema: type[BaseModel], text: str, origin: str
-) -> list[str]:
+def sentences(error: ValidationError, schema: type[BaseModel], text: str, origin: str) -> list[str]:
     """Return one sentence for each fault that ``error`` holds, in the order of the file."""
     said: dict[str, None] = {}
     for fault in error.errors(include_url=False):
@@ -32,7 +30,9 @@ def line_of(text: str, where: Location) -> int | None:
     >>> line_of("[train]\\nlr = 1", ["train", "lr"])
     2
     """
-    wanted, section, counts = [str(p) for p in where], [], {}
+    wanted = [str(part) for part in where]
+    section: list[str] = []
+    counts: dict[str, int] = {}
     best: tuple[int, int] | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*(\[\[?)\s*([^\]]+?)\s*\]", line):
@@ -61,12 +61,9 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 
 def _is_key(part: int | str) -> bool:
-    return isinstance(part, int) or bool(re.fullmatch(r"[A-Za-z0-9_.-]+", part)) and part not in (
-        "str",
-        "int",
-        "float",
-        "bool",
-    )
+    if isinstance(part, int):
+        return True
+    return part not in ("str", "int", "float", "bool") and not re.search(r"[\[(]", part)
 
 
 def _dotted(where: Location) -> str:
@@ -81,7 +78,7 @@ def _remedy(fault: Any, schema: type[BaseModel], where: Location) -> str:
     if kind == "missing":
         return "is required and missing"
     if kind == "value_error":
-        return message
+        return str(message)
     return f"{message[0].lower()}{message[1:]}, got {fault['input']!r}"
 
 

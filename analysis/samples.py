@@ -1,0 +1,168 @@
+"""The values that a declared comparison is entitled to: its arms, its cell, its declared seeds.
+
+Whatever keeps a run's value out of the test is a flag of the comparison, never a silent omission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .study import Comparison, Study
+from .study_errors import nearest
+
+FloatArray = NDArray[np.float64]
+HEAVY_DIVERGENCE = 0.1
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One comparison's values, ordered by seed; ``complete`` arms hold every declared seed."""
+
+    comparison: Comparison
+    treatment: FloatArray
+    baseline: FloatArray
+    flags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Arm:
+    """The runs of one arm in one cell: seed -> value for the finished, seed -> status for others."""
+
+    values: dict[int, float]
+    unfinished: dict[int, str]
+
+
+def samples(table: pd.DataFrame, study: Study, metric: str, split: str) -> list[Sample]:
+    """Return the sample of every declared comparison, in the declared order.
+
+    Raises:
+        ValueError: The table holds no such metric or split, or an arm that the family names is
+            nowhere in it.
+    """
+    rows = _rows_of(table, metric, split)
+    comparisons = study.declared_comparisons()
+    _require_arms(table, comparisons)
+    arms = dict(_arms(rows, list(study.grid)))
+    declared = study.seeds.tolist() if study.seeds else None
+    policy = study.family.failed_runs
+    return [_sample(comparison, arms, declared, policy) for comparison in comparisons]
+
+
+def _rows_of(table: pd.DataFrame, metric: str, split: str) -> pd.DataFrame:
+    metrics = table["metric"].unique().tolist()
+    if metric not in metrics:
+        raise ValueError(f"the table has no metric {metric!r}; {nearest(metric, metrics)}")
+    rows = table[table["metric"] == metric]
+    if "split" not in table:
+        return rows
+    splits = rows["split"].unique().tolist()
+    if split not in splits:
+        raise ValueError(f"the metric {metric!r} has no split {split!r}; {nearest(split, splits)}")
+    return rows[rows["split"] == split]
+
+
+def _require_arms(table: pd.DataFrame, comparisons: list[Comparison]) -> None:
+    """A declared arm without any row is a misspelt name far more often than a lost arm."""
+    known = table["arm"].unique().tolist()
+    for comparison in comparisons:
+        for arm in (comparison.treatment, comparison.baseline):
+            if arm not in known:
+                raise ValueError(
+                    f"comparison {comparison.name!r}: the table has no run of the arm {arm!r}; "
+                    f"{nearest(arm, known)}"
+                )
+
+
+def _arms(rows: pd.DataFrame, axes: list[str]) -> Iterator[tuple[tuple[str, ...], _Arm]]:
+    for axis in axes:
+        if axis not in rows:
+            raise ValueError(f"the table has no column for the grid axis {axis!r}")
+    for key, group in rows.groupby(["arm", *axes], sort=False, dropna=False):
+        done = group["status"] == "done"
+        finished, others = group[done], group[~done]
+        yield (
+            tuple(map(str, key)),
+            _Arm(
+                dict(zip(finished["seed"].tolist(), finished["value"].tolist(), strict=True)),
+                dict(zip(others["seed"].tolist(), others["status"].tolist(), strict=True)),
+            ),
+        )
+
+
+def _sample(
+    comparison: Comparison,
+    arms: dict[tuple[str, ...], _Arm],
+    declared: list[int] | None,
+    policy: str,
+) -> Sample:
+    cell = tuple(map(str, comparison.where.values()))
+    pair = [
+        arms.get((name, *cell), _Arm({}, {}))
+        for name in (comparison.treatment, comparison.baseline)
+    ]
+    flags = list(_flags(pair, declared))
+    wanted = [list(_wanted(arm, declared)) for arm in pair]
+    if policy == "delete_seed" and _may_delete(pair, declared):
+        kept = [seed for seed in wanted[0] if all(seed in arm.values for arm in pair)]
+        if len(kept) < len(wanted[0]):
+            flags = [f for f in flags if f not in ("runs_failed", "runs_diverged")]
+            flags.append("seeds_deleted")
+        wanted = [kept, kept]
+    treatment, baseline = (
+        np.array([arm.values[seed] for seed in seeds if seed in arm.values], dtype=np.float64)
+        for arm, seeds in zip(pair, wanted, strict=True)
+    )
+    return Sample(comparison, treatment, baseline, flags + _value_flags(treatment, baseline))
+
+
+def _wanted(arm: _Arm, declared: list[int] | None) -> list[int]:
+    return declared if declared is not None else sorted(arm.values.keys() | arm.unfinished.keys())
+
+
+def _may_delete(pair: list[_Arm], declared: list[int] | None) -> bool:
+    """The policy needs the same seeds in both arms, each with an ended run: none merely missing."""
+    seeds = [arm.values.keys() | arm.unfinished.keys() for arm in pair]
+    wanted = set(declared) if declared is not None else seeds[0]
+    return all(wanted <= present for present in seeds)
+
+
+def _flags(pair: list[_Arm], declared: list[int] | None) -> Iterator[str]:
+    if declared is None:
+        yield "seeds_undeclared"
+    else:
+        present = [arm.values.keys() | arm.unfinished.keys() for arm in pair]
+        if any(set(declared) - seeds for seeds in present):
+            yield "runs_missing"
+        if any(seeds - set(declared) for seeds in present):
+            yield "undeclared_runs"
+    lost = [_lost(arm, declared) for arm in pair]
+    for status in ("failed", "diverged"):
+        if any(status in statuses for statuses in lost):
+            yield f"runs_{status}"
+    runs = sum(len(_wanted(arm, declared)) for arm in pair)
+    if runs and sum(map(len, lost)) > HEAVY_DIVERGENCE * runs:
+        yield "heavy_divergence"
+
+
+def _lost(arm: _Arm, declared: list[int] | None) -> list[str]:
+    return [
+        status for seed, status in arm.unfinished.items() if declared is None or seed in declared
+    ]
+
+
+def _value_flags(treatment: FloatArray, baseline: FloatArray) -> list[str]:
+    arms: tuple[Any, ...] = (treatment, baseline)
+    flags = []
+    if any(1 < len(np.unique(arm)) < len(arm) for arm in arms):
+        flags.append("equal_values")
+    if len(treatment) > 1 and np.array_equal(np.sort(treatment), np.sort(baseline)):
+        flags.append("identical_arms")
+    if min(map(len, arms)) == 2:
+        flags.append("two_runs")
+    return flags

@@ -1,0 +1,1 @@
+"""Training side of cqk: plans, models, attention and coupling variants, executors, command line."""
