@@ -1,0 +1,9 @@
+"""Scoring methods, one file each; the file's name is the name a study uses."""
+
+from pathlib import Path
+
+from ..variants import Folder
+
+_folder = Folder("attention", __name__, Path(__file__).parent)
+names = _folder.names
+load = _folder.load

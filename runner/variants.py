@@ -1,0 +1,55 @@
+"""A folder of variants: a file's name is the variant's name, and adding a file adds a variant."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
+    """Return the error for a name that is not known; it names the nearest and lists all.
+
+    >>> print(unknown("attention", "standart", ["none", "standard"]))
+    unknown attention 'standart': did you mean 'standard'? Known: none, standard
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return ValueError(f"unknown {kind} {name!r}: {hint}Known: {', '.join(known)}")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The variants of one kind (``attention``, ``coupling``) that lie in one package's folder."""
+
+    kind: str
+    package: str
+    path: Path
+
+    def names(self) -> tuple[str, ...]:
+        """List the variants by file name; nothing is imported."""
+        stems = (file.stem for file in self.path.glob("*.py"))
+        return tuple(sorted(s for s in stems if s != "base" and not s.startswith("_")))
+
+    def load(self, name: str) -> type:
+        """Import one variant and return its class; an unknown name raises ``ValueError``."""
+        if name not in self.names():
+            raise unknown(self.kind, name, self.names())
+        contract = getattr(importlib.import_module(f"{self.package}.base"), self.kind.capitalize())
+        module = importlib.import_module(f"{self.package}.{name}")
+        own = [
+            value
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, contract)
+            and value.__module__ == module.__name__
+        ]
+        if len(own) != 1:
+            raise ValueError(
+                f"{self.kind} file {name}.py must define exactly one {contract.__name__} class, "
+                f"found {[c.__name__ for c in own]}; helpers belong in a file that starts with '_'"
+            )
+        return own[0]
