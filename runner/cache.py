@@ -1,0 +1,94 @@
+"""Files that are made once per machine: sealed by their hash, published whole, made by one process.
+
+A sealed file is 64 hexadecimal characters, the SHA-256 of the rest, followed by the rest. A
+reader therefore knows a torn or edited file for what it is, and the file is made again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HEADER_BYTES = 64
+
+
+def folder() -> Path:
+    """Return the cache folder: ``CQK_CACHE_DIR``, else ``cqk`` in the user's XDG cache folder."""
+    if chosen := os.environ.get("CQK_CACHE_DIR"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cqk"
+
+
+def sealed(path: Path, build: Callable[[], bytes]) -> Path:
+    """Return ``path`` once it holds an intact sealed file, filled by ``build`` where it does not.
+
+    Of several processes that ask at once, one builds and the others wait for it. Raises
+    ``ValueError`` when the folder cannot be written.
+    """
+    if not intact(path):
+        with _locked(path):
+            if not intact(path):
+                content = build()
+                publish(path, hashlib.sha256(content).hexdigest().encode() + content)
+    return path
+
+
+def content(path: Path) -> bytes:
+    """Return what a sealed file holds, without its header."""
+    return path.read_bytes()[HEADER_BYTES:]
+
+
+def intact(path: Path) -> bool:
+    """Say whether ``path`` is a sealed file whose content still has the hash of its header."""
+    try:
+        with open(path, "rb") as file:
+            header = file.read(HEADER_BYTES)
+            return hashlib.file_digest(file, "sha256").hexdigest().encode() == header
+    except FileNotFoundError:
+        return False
+
+
+def publish(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: temporary file, fsync, rename.
+
+    Raises ``ValueError`` when the folder cannot be written; nothing is then left behind.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+            temporary = Path(file.name)
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of one cache file; the system frees it when the process dies."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(path.with_name(path.name + ".lock"), "w")  # noqa: SIM115 (closed below)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with lock:
+        yield
+
+
+def _unwritable(path: Path, error: OSError) -> ValueError:
+    return ValueError(
+        f"cannot write {path} ({error.strerror or error}): "
+        "make room there, or name another folder in CQK_CACHE_DIR"
+    )
