@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
-import lzma
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cache, pydocs, wikitext
+from . import hub, placed, pydocs, wikitext
 
 SPLITS = ("train", "valid", "test")
 
@@ -32,44 +29,35 @@ class Corpus:
     n_words: dict[str, int] | None
 
 
-@dataclass(frozen=True)
-class _Single:
-    """A corpus that is published as one file, which we cut."""
-
-    file: str
-    sha256: str
-    what: str
-
-
-_SINGLE = {
-    "tiny-shakespeare": _Single(
-        "tinyshakespeare/input.txt",
-        "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-        "1.1 MB of Shakespeare's plays | github.com/karpathy/char-rnn | public domain",
-    ),
-    "austen": _Single(
-        "austen/austen.txt",
-        "49e55f4936b4a0835f04c5d885f6f56cc19b6a55679df4164f91c49ba14e6992",
-        "six novels by Jane Austen, 4.0 MB | R package janeaustenr | public domain",
-    ),
-}
+_WIKITEXT = f"{hub.ADDRESS.removeprefix('https://')} | CC BY-SA 3.0"
 
 _WHAT = {
     "pydocs": "help topics and docstrings of this Python, 1.8 MB | CPython | PSF-2.0",
-    "wikitext-2": "2.1 M words with <unk>, word level",
-    "wikitext-103": "103 M words with <unk>, word level",
-    "wikitext-2-raw": "2.1 M words, as written",
-    "wikitext-103-raw": "103 M words, as written",
-    "path:FILE": (
-        "a text file, cut 90/5/5 at line ends, or a folder with train.txt, valid.txt and test.txt"
-        " | yours | yours"
+    "wikitext-2": f"2.1 M words with <unk>, word level | {_WIKITEXT}",
+    "wikitext-103": f"103 M words with <unk>, word level | {_WIKITEXT}",
+    "wikitext-2-raw": f"2.1 M words as written | {_WIKITEXT}",
+    "wikitext-103-raw": f"103 M words as written | {_WIKITEXT}",
+    "tiny-shakespeare": "plays, 1.1 MB | github.com/karpathy/char-rnn | public domain",
+    "austen": "six novels, 4.0 MB | R package janeaustenr | public domain",
+    "path:FILE": "a text file of yours, or a folder with train.txt, valid.txt and test.txt",
+}
+
+# Corpora that are published as one file, which we cut: its place and its SHA-256.
+_SINGLE = {
+    "tiny-shakespeare": (
+        "tinyshakespeare/input.txt",
+        "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+    ),
+    "austen": (
+        "austen/austen.txt",
+        "49e55f4936b4a0835f04c5d885f6f56cc19b6a55679df4164f91c49ba14e6992",
     ),
 }
 
 
 def names() -> list[str]:
     """Return what a study may write as its corpus; ``path:FILE`` stands for any file."""
-    return [*(name for name in _WHAT if name != "path:FILE"), *_SINGLE, "path:FILE"]
+    return list(_WHAT)
 
 
 def describe(name: str) -> str:
@@ -78,11 +66,6 @@ def describe(name: str) -> str:
     >>> describe("pydocs")
     'help topics and docstrings of this Python, 1.8 MB | CPython | PSF-2.0'
     """
-    if name in _SINGLE:
-        return _SINGLE[name].what
-    if name in wikitext.FILES:
-        address = wikitext.ADDRESS.removeprefix("https://")
-        return f"{_WHAT[name]} | {address} | {wikitext.LICENCE}"
     return _WHAT["path:FILE" if name.startswith("path:") else _known(name)]
 
 
@@ -97,10 +80,10 @@ def load(name: str) -> Corpus:
     if name in _SINGLE:
         return _in_memory(name, cut(_single(name), name))
     if name in wikitext.FILES:
-        files = {split: _locate(name, split) for split in SPLITS}
+        files = {split: wikitext.locate(name, split) for split in SPLITS}
         return Corpus(
             name,
-            _Files({split: file.path for split, file in files.items()}),
+            _Files(files),
             _identity({split: file.sha256 for split, file in files.items()}),
             {split: file.n_bytes for split, file in files.items()},
             {split: file.n_words for split, file in files.items()},
@@ -111,7 +94,7 @@ def load(name: str) -> Corpus:
 def read_split(name: str, split: str) -> str:
     """Return the text of one split, for WikiText without asking for the other two."""
     if name in wikitext.FILES:
-        return _read(_locate(name, split).path).decode()
+        return wikitext.locate(name, split).text()
     return load(name).text[split]
 
 
@@ -123,10 +106,9 @@ def cut(data: bytes, origin: str) -> dict[str, str]:
     >>> cut(b"a\\n" * 20, "example")["valid"]
     'a\\n'
     """
-    text = _decode(data, origin)
-    encoded = text.encode()
-    ends = [encoded.find(b"\n", len(encoded) * share // 100 - 1) + 1 for share in (90, 95)]
-    parts = encoded[: ends[0]], encoded[ends[0] : ends[1]], encoded[ends[1] :]
+    _decode(data, origin)
+    ends = [data.find(b"\n", len(data) * share // 100 - 1) + 1 for share in (90, 95)]
+    parts = data[: ends[0]], data[ends[0] : ends[1]], data[ends[1] :]
     if not all(parts) or 0 in ends:
         raise ValueError(
             f"{origin} has too few lines to be cut into train, valid and test: "
@@ -138,25 +120,17 @@ def cut(data: bytes, origin: str) -> dict[str, str]:
 class _Files(Mapping[str, str]):
     """Texts that stay on disk until they are asked for: WikiText-103 fills half a gigabyte."""
 
-    def __init__(self, paths: dict[str, Path]) -> None:
-        self._paths = paths
+    def __init__(self, files: dict[str, wikitext.File]) -> None:
+        self._files = files
 
     def __getitem__(self, split: str) -> str:
-        return _read(self._paths[split]).decode()
+        return self._files[split].text()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
+        return iter(self._files)
 
     def __len__(self) -> int:
-        return len(self._paths)
-
-
-@dataclass(frozen=True)
-class _File:
-    path: Path
-    sha256: str
-    n_bytes: int
-    n_words: int
+        return len(self._files)
 
 
 def _in_memory(name: str, text: dict[str, str]) -> Corpus:
@@ -170,97 +144,15 @@ def _identity(sha256: dict[str, str]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _locate(corpus: str, split: str) -> _File:
-    """Find one WikiText file, or fetch it, and check it against what was published."""
-    places = wikitext.places(corpus, split)
-    path = _found(places)
-    if path is None:
-        path = _cached() / places[0]
-        data = _fetch(corpus, split, path)
-        file = _checked(corpus, split, path, data)
-        cache.publish(path, data)
-        return file
-    return _checked(corpus, split, path, _read(path))
-
-
-def _checked(corpus: str, split: str, path: Path, data: bytes) -> _File:
-    sha256 = hashlib.sha256(data).hexdigest()
-    # Counting the words of WikiText-103 takes ten seconds: once per machine is enough.
-    counts = cache.sealed(
-        cache.folder() / "counts" / sha256, lambda: json.dumps(wikitext.count(data)).encode()
-    )
-    n_lines, n_words = json.loads(cache.content(counts))
-    published = wikitext.FILES[corpus][split]
-    if faults := wikitext.faults(published, len(data), sha256, n_lines, n_words):
-        crlf = " (its lines end in CRLF; the published ones end in LF)" * (b"\r\n" in data)
-        raise ValueError(
-            f"{path} is not the published {wikitext.file_name(corpus, split)} of {corpus}: "
-            f"{', '.join(faults)}{crlf}; replace it, or remove it to have it downloaded"
-        )
-    return _File(path, sha256, len(data), n_words)
-
-
-def _fetch(corpus: str, split: str, path: Path) -> bytes:
-    try:
-        return wikitext.fetch(corpus, split)
-    except Exception as error:  # whatever the hub's client raises, the remedy is the same
-        published = wikitext.FILES[corpus][split]
-        known = f" (SHA-256 {published.sha256})" if published.sha256 else ""
-        raise ValueError(
-            f"{_absent(path.name, corpus)}, and the download from {wikitext.ADDRESS} failed "
-            f"({type(error).__name__}); place the published file by hand as "
-            f"{_by_hand(wikitext.places(corpus, split)[0])}{known}"
-        ) from error
-
-
 def _single(name: str) -> bytes:
-    wanted = _SINGLE[name]
-    path = _found([wanted.file])
-    known = f"{_by_hand(wanted.file)} (SHA-256 {wanted.sha256})"
+    place, sha256 = _SINGLE[name]
+    path = placed.find(place)
     if path is None:
-        raise ValueError(f"{_absent(Path(wanted.file).name, name)}; place it by hand as {known}")
-    data = _read(path)
-    if hashlib.sha256(data).hexdigest() != wanted.sha256:
-        raise ValueError(f"{path} is not the published file of {name}; place that as {known}")
+        raise placed.absent(place, sha256, "it is not among the files we can download")
+    data = placed.read(path)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise ValueError(f"{path} is not the published file (SHA-256 {sha256}): replace it")
     return data
-
-
-def _found(places: list[str]) -> Path | None:
-    for root in (_data_folder(), _cached()):
-        for place in places:
-            for path in (root / place, root / f"{place}.xz") if root else ():
-                if path.is_file():
-                    return path
-    return None
-
-
-def _data_folder() -> Path | None:
-    chosen = os.environ.get("CQK_DATA_DIR")
-    if chosen and not Path(chosen).is_dir():
-        raise ValueError(f"CQK_DATA_DIR names {chosen}, which is no folder")
-    return Path(chosen) if chosen else None
-
-
-def _cached() -> Path:
-    return cache.folder() / "corpora"
-
-
-def _absent(file: str, corpus: str) -> str:
-    where = [str(_data_folder() or "CQK_DATA_DIR (not set)"), str(_cached())]
-    return f"{corpus} needs {file}, which is neither in {where[0]} nor in {where[1]}"
-
-
-def _by_hand(place: str) -> Path:
-    return (_data_folder() or _cached()) / place
-
-
-def _read(path: Path) -> bytes:
-    if path.suffix != ".xz":
-        return path.read_bytes()
-    try:
-        return lzma.decompress(path.read_bytes())
-    except lzma.LZMAError as error:
-        raise ValueError(f"{path} is not a whole xz file ({error}): place it again") from error
 
 
 def _known(name: str) -> str:
@@ -277,10 +169,10 @@ def _own(path: Path) -> dict[str, str]:
         missing = [file.name for file in files.values() if not file.is_file()]
         if missing:
             raise ValueError(f"the folder {path} lacks {', '.join(missing)}")
-        return {split: _nonempty(_decode(_read(f), str(f)), f) for split, f in files.items()}
+        return {split: _nonempty(_decode(placed.read(f), str(f)), f) for split, f in files.items()}
     if not path.is_file():
         raise ValueError(f"no text file {path}: give the path of one as path:FILE")
-    return cut(_read(path), str(path))
+    return cut(placed.read(path), str(path))
 
 
 def _nonempty(text: str, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""WikiText as published: which files it is made of, how to know them, and how to fetch them.
+"""WikiText as published: which files it is made of, how to know them, and where they lie.
 
 Stephen Merity, Caiming Xiong, James Bradbury and Richard Socher, "Pointer Sentinel Mixture
 Models", 2016, https://arxiv.org/abs/1609.07843. A word count is white-space separated words plus
@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-REPOSITORY = "Salesforce/wikitext"
-REVISION = "b08601e04326c79dfdd32d625aee71d232d685c3"
-ADDRESS = f"https://huggingface.co/datasets/{REPOSITORY}"
-LICENCE = "CC BY-SA 3.0"
+from . import cache, hub, placed
 
 
 @dataclass(frozen=True)
@@ -27,6 +24,23 @@ class Published:
     sha256: str | None
     n_lines: int
     n_words: int | None
+
+
+@dataclass(frozen=True)
+class File:
+    """One file on this machine that is what was published."""
+
+    path: Path
+    sha256: str
+    n_bytes: int
+    n_words: int
+
+    def text(self) -> str:
+        """Return the text; raises ``ValueError`` when the file has changed since it was checked."""
+        data = placed.read(self.path)
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            raise ValueError(f"{self.path} changed while it was in use: start again")
+        return data.decode()
 
 
 _RAW_VALID = Published(
@@ -95,16 +109,6 @@ FILES = {
     },
 }
 
-# The train file of WikiText-103 raw has no published hash, but its two parquet files have.
-SHARD_SHA256 = {
-    "wikitext-103-raw-v1/train-00000-of-00002.parquet": (
-        "74da360f23826045b3e6ac6375411fdb15f003030aa74f2596ed08b857cb9212"
-    ),
-    "wikitext-103-raw-v1/train-00001-of-00002.parquet": (
-        "ba090ac30dbf5461e8dcbdd1a1b8e6f3cf9c2c756d64f0c1220450acd514f720"
-    ),
-}
-
 
 def file_name(corpus: str, split: str) -> str:
     """Return the name that the upstream archives give to the file of one split."""
@@ -135,10 +139,46 @@ def count(data: bytes) -> tuple[int, int]:
     return len(lines), sum(lines) + len(lines)
 
 
-def faults(
+def locate(corpus: str, split: str) -> File:
+    """Find the file of one split, or fetch it, and check it against what was published.
+
+    Raises ``ValueError`` when it is nowhere, cannot be fetched, or is not the published one.
+    """
+    path = placed.find(*places(corpus, split))
+    if path is not None:
+        return _checked(corpus, split, path, placed.read(path))
+    place = places(corpus, split)[0]
+    try:
+        data = hub.fetch(corpus, split)
+    except Exception as error:  # whatever the hub's client raises, the remedy is the same
+        reason = f"the download from {hub.ADDRESS} failed ({type(error).__name__})"
+        raise placed.absent(place, FILES[corpus][split].sha256, reason) from error
+    path = placed.downloads() / place
+    file = _checked(corpus, split, path, data)
+    cache.publish(path, data)
+    return file
+
+
+def _checked(corpus: str, split: str, path: Path, data: bytes) -> File:
+    sha256 = hashlib.sha256(data).hexdigest()
+    # Counting WikiText-103 takes ten seconds: once per machine is enough.
+    counts = cache.sealed(
+        cache.folder() / "counts" / sha256, lambda: json.dumps(count(data)).encode()
+    )
+    n_lines, n_words = json.loads(cache.content(counts))
+    if faults := _faults(FILES[corpus][split], len(data), sha256, n_lines, n_words):
+        if b"\r\n" in data:
+            faults.append("and its lines end in CRLF, the published ones in LF")
+        raise ValueError(
+            f"{path} is not the published {file_name(corpus, split)} of {corpus}: "
+            f"{', '.join(faults)}; replace it, or remove it to have it downloaded"
+        )
+    return File(path, sha256, len(data), n_words)
+
+
+def _faults(
     published: Published, n_bytes: int, sha256: str, n_lines: int, n_words: int
 ) -> list[str]:
-    """Say in what a file differs from the published one; an empty list when in nothing."""
     found = []
     if published.n_bytes not in (None, n_bytes):
         found.append(f"{n_bytes:,} bytes instead of {published.n_bytes:,}")
@@ -149,42 +189,3 @@ def faults(
     if published.sha256 not in (None, sha256):
         found.append(f"SHA-256 {sha256[:12]}... instead of {str(published.sha256)[:12]}...")
     return found
-
-
-def fetch(corpus: str, split: str) -> bytes:
-    """Download one split from the Hugging Face hub and rebuild the published file from its rows.
-
-    The hub's client shows its progress on stderr, resumes, and keeps its own cache.
-    """
-    # Both take a second to import and are needed once per machine.
-    import pyarrow.parquet
-    from huggingface_hub import hf_hub_download
-
-    rows: list[Any] = []
-    for shard in shards(corpus, split):
-        path = hf_hub_download(REPOSITORY, shard, repo_type="dataset", revision=REVISION)
-        wanted = SHARD_SHA256.get(shard)
-        if wanted and hashlib.sha256(Path(path).read_bytes()).hexdigest() != wanted:
-            raise OSError(f"{shard} arrived damaged: remove {path} and try again")
-        rows += pyarrow.parquet.read_table(path, columns=["text"]).column("text").to_pylist()
-    return upstream(rows)
-
-
-def shards(corpus: str, split: str) -> list[str]:
-    """Return the hub's parquet files of one split.
-
-    >>> shards("wikitext-2", "valid")
-    ['wikitext-2-v1/validation-00000-of-00001.parquet']
-    """
-    n = 2 if split == "train" and "103" in corpus else 1
-    part = "validation" if split == "valid" else split
-    return [f"{corpus}-v1/{part}-{i:05d}-of-{n:05d}.parquet" for i in range(n)]
-
-
-def upstream(rows: list[str]) -> bytes:
-    """Rebuild a published file from the hub's rows, in which blank lines have become empty.
-
-    >>> upstream(["", " = Title = \\n", ""])
-    b' \\n = Title = \\n \\n'
-    """
-    return "".join(row or " \n" for row in rows).encode()
