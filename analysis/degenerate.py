@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from .arms import Summary
 
 # A standard error below this many units in the last place of the means is rounding noise.
-_RESOLUTION = 10 * np.finfo(np.float64).eps
+RESOLUTION = 10 * np.finfo(np.float64).eps
 
 
 class Reason(StrEnum):
@@ -19,6 +19,7 @@ class Reason(StrEnum):
     NON_FINITE = "non_finite"
     ONE_RUN = "one_run"
     BOTH_CONSTANT = "both_constant"
+    CONSTANT_DIFFERENCE = "constant_difference"
 
 
 _SENTENCES = {
@@ -34,6 +35,10 @@ _SENTENCES = {
     Reason.BOTH_CONSTANT: (
         "The spread of both arms together is zero to double precision, so no p value exists; "
         "check that the seed was applied, and report the difference alone."
+    ),
+    Reason.CONSTANT_DIFFERENCE: (
+        "The paired differences are equal to double precision, so no p value exists; check that "
+        "the two arms are not one run copied, and report the difference alone."
     ),
 }
 
@@ -68,7 +73,7 @@ def reasons(
     sds_finite = np.isfinite(sd_x) & np.isfinite(sd_y)
     with np.errstate(invalid="ignore", divide="ignore"):
         se = np.hypot(sd_x / np.sqrt(n_x), sd_y / np.sqrt(n_y))
-        resolution = _RESOLUTION * np.maximum(np.abs(mean_x), np.abs(mean_y))
+        resolution = RESOLUTION * np.maximum(np.abs(mean_x), np.abs(mean_y))
         constant = ((sd_x == 0) & (sd_y == 0)) | (se < resolution)
     return np.select(
         [fewest < 1, ~means_finite, fewest < 2, ~sds_finite, constant],

@@ -5,7 +5,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
+from .arms import FloatArray
+
 BoolArray = NDArray[np.bool_]
 Method = Literal["bonferroni", "holm", "hochberg", "hommel", "bh", "by"]
 

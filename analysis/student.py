@@ -3,10 +3,11 @@
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
-FloatArray = NDArray[np.float64]
+from .arms import FloatArray
+
 Alternative = Literal["less", "greater", "two-sided"]
 
 # Below this a tail is close enough to underflow that its logarithm needs the continued fraction.

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from .arms import Pair, Summary, seed_values, summarise_pair
+from .arms import FloatArray, Pair, Summary, seed_values, summarise_pair
 from .degenerate import NoTestError, Reason, reasons
 from .student import (
     Alternative,
-    FloatArray,
     check_alternative,
     check_confidence,
     log10_p_value,
