@@ -1,7 +1,7 @@
 """Statistics, tables and reports for experiments with seeds; files in, rows and verdicts out.
 
-results/<study>/runs or anybody's table -> load_runs -> tidy table -> compare -> one row per declared
-comparison, each with its verdict -> tables, figures, report. Nothing here imports torch.
+results/<study>/runs or anybody's table -> load_runs -> tidy table -> compare -> one row for each
+declared comparison, with its verdict -> tables, figures, report. Nothing here imports torch.
 
 >>> import analysis
 >>> round(analysis.welch([20.1, 20.3, 20.2], [20.6, 20.5, 20.7]).p, 4)

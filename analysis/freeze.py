@@ -18,11 +18,12 @@ from .study import Study, load_study, parse_study
 
 @dataclass(frozen=True)
 class Amendment:
-    """One change of a frozen study: when, why, which settings, and both hashes."""
+    """One change of a frozen study: when, why, which settings, and how many runs were over then."""
 
     time: str
     reason: str
     changed: list[str]
+    runs_over: int
     sha256_before: str
     sha256_after: str
 
@@ -58,7 +59,12 @@ def freeze(text: str, origin: str, results: Path, *, reason: str | None, time: s
             'give --amend "reason", which every report will print'
         )
     amendment = Amendment(
-        time, reason or "added to the plan", [c for c, _ in changes], frozen.sha256, study.sha256
+        time,
+        reason or "added to the plan",
+        [change for change, _ in changes],
+        sum(1 for _ in results.glob("runs/*/result.json")),
+        frozen.sha256,
+        study.sha256,
     )
     _append(results, amendment, frozen_path.read_text(encoding="utf-8"))
     write_atomically(frozen_path, text)

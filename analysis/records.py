@@ -1,7 +1,7 @@
 """Run records: what a run leaves behind in ``results/<study>/runs/<run id>/``, written and read.
 
-spec.json is frozen before the first step, attempts.jsonl gains a line when an attempt starts and when
-it ends, metrics.jsonl grows while it trains, and result.json appears whole when it is over.
+spec.json is frozen before the first step, attempts.jsonl gains a line when an attempt starts and
+when it ends, metrics.jsonl grows in between, and result.json appears whole when the run is over.
 """
 
 from __future__ import annotations
@@ -57,6 +57,27 @@ class Result(BaseModel):
     weights_sha256: str
     reason: str = ""
     timing: dict[str, float]
+
+
+class PlanEntry(BaseModel):
+    """One run of plan.json."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run_id: RunId
+    arm: str
+    seed: int
+    cell: dict[str, Any]
+
+
+class Plan(BaseModel):
+    """plan.json: the runs that count for a study; a folder of any other run is set aside."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = Field(default=SCHEMA, alias="schema")
+    study: str
+    runs: list[PlanEntry]
 
 
 @dataclass(frozen=True)
@@ -159,14 +180,23 @@ def read_run(folder: Path) -> RunRecord:
     return RunRecord(folder, spec, result, list(read_lines(folder / "attempts.jsonl")))
 
 
+def read_plan(results: Path) -> Plan | None:
+    """Return the plan of ``results/<study>``, ``None`` where there is none."""
+    path = results / "plan.json"
+    remedy = "start `cqk run` again, which writes it anew"
+    return read_record(path, Plan, remedy) if path.exists() else None
+
+
 def read_runs(results: Path, study: str) -> list[RunRecord]:
-    """Read every run of ``results/<study>``, ordered by arm, seed and cell.
+    """Read the planned runs of ``results/<study>``, ordered by arm, seed and cell.
 
     Raises:
         ValueError: A record is broken, or belongs to another study.
     """
+    plan = read_plan(results)
+    planned = {entry.run_id for entry in plan.runs} if plan else None
     folders = sorted(p for p in (results / "runs").iterdir() if (p / "spec.json").exists())
-    records = [read_run(folder) for folder in folders]
+    records = [read_run(f) for f in folders if planned is None or f.name in planned]
     for record in records:
         if record.spec.study != study:
             raise ValueError(

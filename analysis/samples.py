@@ -32,7 +32,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class _Arm:
-    """The runs of one arm in one cell: seed -> value for the finished, seed -> status for others."""
+    """One arm in one cell: seed -> value of the finished runs, seed -> status of the others."""
 
     values: dict[int, float]
     unfinished: dict[int, str]

@@ -44,8 +44,9 @@ FLAGS = {
         "The values of both arms do not vary beyond the resolution of the numbers, so no test "
         "exists; a seed that was not applied is the usual cause.",
     ),
-    "mixed_budget": Flag(
-        "refuses", "The runs of the comparison were not trained on the same text for as long."
+    "mixed_budget": Flag("refuses", "The runs of one arm were not trained for the same tokens."),
+    "mixed_text": Flag(
+        "refuses", "The runs were not scored on the same text, cut into the same tokens."
     ),
     "runs_missing": Flag("incomplete", "Declared runs are missing."),
     "runs_failed": Flag("incomplete", "Declared runs failed."),
@@ -90,6 +91,10 @@ FLAGS = {
         "notes",
         "With so few runs no exact permutation test can reach the corrected level; the result "
         "rests on the assumption that seeds vary normally.",
+    ),
+    "unequal_budget": Flag("notes", "The two arms were trained for different numbers of tokens."),
+    "different_batches": Flag(
+        "notes", "The arms of a seed did not see the same batches in the same order."
     ),
     "mixed_code": Flag("notes", "The runs were made by different versions of the code."),
     "mixed_hardware": Flag("notes", "The runs were made on different hardware or threads."),

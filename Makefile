@@ -1,0 +1,42 @@
+# Everything starts from a machine with Python >= 3.11, git and make. No target writes outside this
+# folder, package caches and temporary files aside.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+export CQK_CACHE_DIR ?= $(CURDIR)/.cache/cqk
+export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/pycache
+
+.PHONY: demo test test-slow lint format clean
+
+demo: $(STAMP)
+	$(BIN)/cqk run demo
+	$(BIN)/cqk analyze results/demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q --basetemp=.pytest_tmp -p no:cacheprovider
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -q --basetemp=.pytest_tmp -p no:cacheprovider -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .cache .pytest_tmp .hypothesis .mypy_cache .ruff_cache build dist *.egg-info results/demo
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cqk needs Python 3.11 or newer; give one with make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,dev]"
+	touch $@

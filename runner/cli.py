@@ -1,0 +1,215 @@
+"""The command `cqk`: run, analyze, check, power, import, status, list, bench.
+
+Only typer and the standard library are imported here; a command imports what it needs when it runs,
+so that `cqk --help` answers at once and `cqk analyze` works without torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from .installation import require_own_analysis
+
+require_own_analysis()
+
+app = typer.Typer(
+    name="cqk",
+    help="From a study file to an honest verdict: multi-seed experiments on attention.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+
+INCOMPLETE_EXIT = 3
+
+
+class Executor(StrEnum):
+    """Where runs are executed."""
+
+    local = "local"
+    slurm = "slurm"
+
+
+class Listing(StrEnum):
+    """What `cqk list` knows."""
+
+    attention = "attention"
+    coupling = "coupling"
+    presets = "presets"
+    studies = "studies"
+    corpora = "corpora"
+    formats = "formats"
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Turn an error of the user's into its sentence and exit code 2, without a traceback."""
+    try:
+        yield
+    except ValueError as error:
+        _fail(str(error))
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "safetensors", "tokenizers", "tiktoken", "huggingface_hub"):
+            raise
+        _fail(
+            f"this command needs the package {error.name}; install cqk with its extra: cqk[train]"
+        )
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}; nothing that was there is lost")
+
+
+def _fail(message: str) -> NoReturn:
+    for line in message.splitlines():
+        typer.echo(f"cqk: {line}", err=True)
+    raise typer.Exit(2)
+
+
+@app.command()
+def run(
+    study: Annotated[str, typer.Argument(help="A shipped study (cqk list studies) or a file.")],
+    results: Annotated[Path, typer.Option(help="Folder of all results.")] = Path("results"),
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads per run.")] = None,
+    executor: Annotated[Executor, typer.Option(help="Where to run.")] = Executor.local,
+    profile: Annotated[str | None, typer.Option(help="Executor settings by name.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only this arm (repeatable).")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Only these seeds, such as 1-3.")] = None,
+    dry_run: Annotated[bool, typer.Option(help="Show the plan and train nothing.")] = False,
+    amend: Annotated[str | None, typer.Option(help="Reason for changing a frozen study.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train what is missing of a study, every arm on every seed."""
+    with user_errors():
+        if executor is Executor.slurm or profile is not None:
+            raise ValueError("the Slurm executor is not there yet; use --executor local")
+        from .plan import parse_seeds, selected
+        from .study_run import execute, prepare
+
+        plan = prepare(study, results, reason=amend, freeze=not dry_run)
+        wanted = parse_seeds(seeds) if seeds is not None else None
+        runs = list(selected(plan.runs, only, wanted))
+        if dry_run:
+            typer.echo(plan.describe(runs, as_json=as_json))
+            return
+        summary = execute(plan, runs, jobs=jobs, threads=threads)
+    if as_json:
+        typer.echo(json.dumps(summary.as_dict(), indent=1))
+    else:
+        typer.echo(summary.sentence)
+    raise typer.Exit(summary.exit_code)
+
+
+@app.command()
+def analyze(
+    paths: Annotated[list[Path], typer.Argument(help="A results folder, or tidy tables.")],
+    family: Annotated[
+        Path | None, typer.Option(help="Study file with the declared family.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric in place of the declared one.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split in place of the declared one.")] = None,
+    no_figures: Annotated[bool, typer.Option("--no-figures", help="Tables only.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Test the declared comparisons and write tables, figures and a report."""
+    with user_errors():
+        from analysis import analyze as analyses
+        from analysis.tables import verdict_table
+
+        found = analyses.analyze(
+            paths, family=family, out=out, metric=metric, split=split, figures=not no_figures
+        )
+    for notice in found.notices:
+        typer.echo(f"note: {notice}", err=True)
+    if as_json:
+        typer.echo(analyses.as_json(found))
+    else:
+        typer.echo(verdict_table(found.comparisons))
+        typer.echo(f"\nreport: {found.report}")
+    raise typer.Exit(0 if found.complete else INCOMPLETE_EXIT)
+
+
+@app.command()
+def check(
+    claims: Annotated[Path, typer.Argument(help="Published claims, TOML or CSV.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute published significance claims."""
+    _not_yet("check")
+
+
+@app.command()
+def power() -> None:
+    """Tell seeds needed, power and the smallest detectable difference."""
+    _not_yet("power")
+
+
+@app.command("import")
+def import_(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="cqk list formats")],
+    files: Annotated[list[Path], typer.Argument(help="Files of that format.")],
+    out: Annotated[Path, typer.Option(help="The tidy table.")] = Path("runs.csv"),
+) -> None:
+    """Bring another tool's results into the tidy table."""
+    _not_yet("import")
+
+
+@app.command()
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="results/<study>")],
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what is done, running, failed and missing."""
+    with user_errors():
+        from .status import counts, read_status
+
+        statuses = read_status(folder)
+    if as_json:
+        rows = [vars(row) for row in statuses]
+        typer.echo(json.dumps({"runs": rows, "counts": counts(statuses)}, indent=1))
+    else:
+        for row in statuses:
+            detail = f"  {row.detail}" if row.detail else ""
+            typer.echo(f"{row.run_id}  {row.status:8}  seed {row.seed}  {row.arm}{detail}")
+        typer.echo(", ".join(f"{count} {name}" for name, count in counts(statuses).items()))
+    over = all(row.status in ("done", "diverged") for row in statuses)
+    raise typer.Exit(0 if over else INCOMPLETE_EXIT)
+
+
+@app.command("list")
+def list_(
+    what: Annotated[Listing, typer.Argument(help="What to list.")],
+    as_json: JsonOption = False,
+) -> None:
+    """List attention, coupling, presets, studies, corpora or formats."""
+    with user_errors():
+        from .listing import rows
+
+        listed = rows(what.value)
+    if as_json:
+        typer.echo(json.dumps({what.value: listed}, indent=1))
+        return
+    for row in listed:
+        typer.echo("  ".join(str(value) for value in row.values()))
+
+
+@app.command()
+def bench() -> None:
+    """Measure step time and memory of attention x coupling here, as ratios."""
+    _not_yet("bench")
+
+
+def _not_yet(command: str) -> NoReturn:
+    _fail(f"`cqk {command}` is not there yet")
