@@ -1,112 +1,384 @@
-"""Figures of a report: each draws rows that were computed elsewhere and returns a Figure.
+"""Figures of a report: each draws rows that were computed elsewhere and returns Figures.
 
-The only file that knows matplotlib and seaborn. No pyplot: figures are objects, so nothing is left
-open and the caller's own plotting state is not touched.
+The only file that knows matplotlib and seaborn. Figures are objects and not pyplot's: nothing is
+left open, and the caller's own plotting state is not touched. More than PAGE rows make more pages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import pandas as pd
+import seaborn
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator
 
-from . import wording
+from . import digits, wording
 
-WIDTH_INCHES = 5.6
+Row = Mapping[str, Any]
 
-# Okabe and Ito's colour-blind-safe palette; shape and text repeat what the colour says.
-MARKERS = {
-    "supported": ("o", "#009E73"),
-    "suggestive": ("D", "#E69F00"),
-    "not supported": ("s", "#56606B"),
-    "equivalent": ("P", "#0072B2"),
-    "incomplete": ("X", "#CC79A7"),
-    "refused": ("X", "#D55E00"),
+PAGE = 24
+_WIDTH_INCHES = 5.6
+_SMALLEST_P = 1e-12
+
+# Colours that stay apart for colour-blind readers and dark enough to be read as text on white;
+# shape and word repeat what the colour says.
+MARKS = {
+    "supported": ("o", "#00734F"),
+    "suggestive": ("D", "#9A6200"),
+    "not supported": ("s", "#4A5560"),
+    "equivalent": ("P", "#005A94"),
+    "incomplete": ("X", "#8F4A73"),
+    "refused": ("v", "#B3440E"),
 }
-_SEED_COLOUR = "#8A939C"
+_COLOURS = seaborn.color_palette("colorblind")
+_GREY, _INK = "#7B858E", "#1F2428"
 _STYLE: Any = {
+    **seaborn.axes_style("whitegrid"),
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.edgecolor": _INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#E4E7EA",
-    "axes.axisbelow": True,
+    "grid.color": "#E6E9EC",
+    "xtick.bottom": True,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    # Names are the user's: a dollar sign in one must not start a formula.
+    "text.parse_math": False,
+    # TrueType, since venues refuse Type 3; an ASCII minus keeps it to one subset of the font.
     "pdf.fonttype": 42,
+    "axes.unicode_minus": False,
     "svg.hashsalt": "cqk",
     "savefig.dpi": 160,
 }
-Where = Mapping[str, Mapping[str, object]]
 
 
-def differences(runs: pd.DataFrame, rows: Sequence[Mapping[str, Any]], where: Where) -> Figure:
-    """Draw a forest: one line per comparison with its two-sided interval, seeds and verdict.
+def differences(rows: Sequence[Row], seeds: pd.DataFrame) -> list[Figure]:
+    """Draw a forest: one line per comparison with its interval, verdict and seeds.
 
-    The small points are the treatment's runs minus the baseline's mean. A comparison without a
-    difference keeps its line and says so; nothing is drawn at 0 in its place.
+    `rows` are rows of comparisons.csv; `seeds` are the treatments' runs minus the baseline's mean
+    (comparison, difference). Intervals that hold for the whole family at once (columns
+    ci_simultaneous_low and _high) are drawn thinner behind. A comparison without a difference
+    keeps its line and says so; nothing is drawn at 0 in its place.
+    """
+    return [_forest(page, seeds) for page in _pages(rows)]
+
+
+def seeds(runs: pd.DataFrame, summary: pd.DataFrame, metric: str) -> list[Figure]:
+    """Draw every run as a point with each arm's mean and interval, a panel per cell and split.
+
+    Both frames have the columns cell, split and arm; `runs` also value, `summary` also runs, n,
+    mean, ci_low and ci_high. Every panel has an axis of its own.
+    """
+    panels = [
+        (str(cell), list(page))
+        for cell, group in summary.groupby("cell", sort=False)
+        for page in _pages(list(dict.fromkeys(group["arm"])))
+    ]
+    return [_seed_page(page, runs, summary, metric) for page in _filled(panels)]
+
+
+def gain(rows: pd.DataFrame, label: str) -> list[Figure]:
+    """Draw the difference with its interval against `x`, one line per `series`.
+
+    Lines are set apart sideways by a hair, so that intervals at one x do not hide each other.
     """
     with matplotlib.rc_context(_STYLE):
-        figure, axes = _canvas(height=1.1 + 0.55 * len(rows))
-        axes.axvline(0, color="black", linewidth=1, zorder=1)
-        for position, row in enumerate(rows):
-            _forest_line(axes, position, row, _treatment_values(runs, row, where))
-        axes.set_yticks(range(len(rows)), [str(row["comparison"]) for row in rows])
-        axes.set_ylim(len(rows) - 0.4, -0.75)
-        axes.set_xlabel(_difference_label(rows))
-    return figure
+        figure, axes = _canvas(3.4)
+        axes.axhline(0, color=_INK, linewidth=1)
+        for i, (name, line) in enumerate(rows.groupby("series", sort=False)):
+            style = {"color": _COLOURS[i % len(_COLOURS)], "marker": "osDPX^v"[i % 7]}
+            x = line["x"] * 1.02 ** (i - rows["series"].nunique() / 2)
+            axes.plot(x, line["difference"], markersize=4, label=_wrap(str(name), 80), **style)
+            axes.vlines(x, line["ci_low"], line["ci_high"], color=style["color"], linewidth=1.2)
+        axes.set_xscale("log")
+        axes.set_xticks(sorted(rows["x"].unique()))
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter(FuncFormatter(_short))
+        axes.set_xlabel(label)
+        axes.set_ylabel(_difference_label(rows["metric"]))
+        figure.legend(loc="outside upper left")
+    return [figure]
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write `stem`.pdf and `stem`.png, byte for byte the same for the same figure."""
-    targets = [stem.with_suffix(".pdf"), stem.with_suffix(".png")]
+def curves(bands: pd.DataFrame, metric: str) -> list[Figure]:
+    """Draw mean curves with their band over seeds: a panel per cell, a colour per arm.
+
+    `bands` has the columns of curves.band and `cell`. The vertical axis starts where the curves
+    are after a tenth of the tokens, since the first steps would flatten all that follows.
+    """
+    cells = list(dict.fromkeys(bands["cell"]))
+    return [
+        _curve_page(cells[start : start + 6], bands, metric) for start in range(0, len(cells), 6)
+    ]
+
+
+def p_ladder(rows: Sequence[Row]) -> list[Figure]:
+    """Draw the sorted p values against Bonferroni's line alpha/m and Holm's steps.
+
+    m is the declared family size, so comparisons without a p still cost a step; their number is
+    written below. A p under 1e-12 is an arrow at the edge.
+    """
+    ladder = sorted((row for row in rows if not digits.missing(row["p"])), key=lambda r: r["p"])
+    steps = list(enumerate(ladder))
+    return [_ladder_page(page, len(rows) - len(ladder)) for page in _pages(steps)]
+
+
+def family(comparisons: pd.DataFrame) -> list[Figure]:
+    """Draw the matrix of verdicts: comparisons down, metrics and splits across."""
+    columns = list(dict.fromkeys(zip(comparisons["metric"], comparisons["split"], strict=True)))
+    names = list(dict.fromkeys(comparisons["comparison"]))
+    verdicts = {
+        (row["comparison"], row["metric"], row["split"]): str(row["verdict"])
+        for row in comparisons.to_dict("records")
+    }
+    return [_verdict_matrix(page, columns, verdicts) for page in _pages(names)]
+
+
+def save(figure: Figure, stem: Path) -> bytes:
+    """Write `stem`.pdf and `stem`.png and return the figure as SVG, undated all three.
+
+    The same figure gives the same bytes.
+    """
+    undated = {"CreationDate": None, "Creator": None, "Producer": None}
+    buffer = BytesIO()
     with matplotlib.rc_context(_STYLE):
-        figure.savefig(
-            targets[0], metadata={"CreationDate": None, "Creator": None, "Producer": None}
-        )
-        figure.savefig(targets[1], metadata={"Software": None})
-    return targets
+        # One layout for three formats: it costs as much as drawing.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        figure.savefig(stem.with_name(f"{stem.name}.pdf"), metadata=undated)
+        figure.savefig(stem.with_name(f"{stem.name}.png"), metadata={"Software": None})
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
 
 
 def _canvas(height: float) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.add_subplot()
 
 
-def _forest_line(axes: Any, position: int, row: Mapping[str, Any], values: Any) -> None:
-    marker, colour = MARKERS[str(row["verdict"])]
-    difference = wording.number(row["difference"])
-    text = str(row["verdict"])
-    if difference != difference:
-        text += " (no difference to show)"
+def _pages(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(rows), PAGE):
+        yield rows[start : start + PAGE]
+
+
+def _filled(panels: Sequence[tuple[str, list[str]]]) -> Iterator[list[tuple[str, list[str]]]]:
+    """Put panels on pages of at most PAGE arms."""
+    page: list[tuple[str, list[str]]] = []
+    for panel in panels:
+        if page and sum(len(arms) for _, arms in [*page, panel]) > PAGE:
+            yield page
+            page = []
+        page.append(panel)
+    if page:
+        yield page
+
+
+def _wrap(name: str, letters: int = 26) -> str:
+    return "\n".join(textwrap.wrap(name, letters, break_on_hyphens=False)) or name
+
+
+def _named_lines(names: Sequence[str], least: float) -> tuple[Figure, Any]:
+    """Return a figure with one named line per row, high enough for the longest name."""
+    wrapped = [_wrap(name) for name in names]
+    line = max(least, 0.1 + 0.14 * max(1 + name.count("\n") for name in wrapped))
+    figure, axes = _canvas(0.6 + line * len(names))
+    axes.set_yticks(range(len(names)), wrapped)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    return figure, axes
+
+
+def _verdict_note(axes: Any, position: int, row: Row) -> None:
+    axes.text(1.02, position, row["verdict"], transform=axes.get_yaxis_transform(),
+              va="center", color=MARKS[str(row["verdict"])][1], fontsize=8)  # fmt: skip
+
+
+def _forest(rows: Sequence[Row], seeds: pd.DataFrame) -> Figure:
+    by_comparison = dict(iter(seeds.groupby("comparison")["difference"]))
+    with matplotlib.rc_context(_STYLE):
+        figure, axes = _named_lines([str(row["comparison"]) for row in rows], least=0.42)
+        axes.axvline(0, color=_INK, linewidth=1, zorder=1)
+        for position, row in enumerate(rows):
+            _forest_line(axes, position, row, by_comparison.get(row["comparison"], ()))
+            _verdict_note(axes, position, row)
+        axes.locator_params(axis="x", nbins=6)
+        axes.set_xlabel(_difference_label(row["metric"] for row in rows))
+    return figure
+
+
+def _forest_line(axes: Any, position: int, row: Row, seeds: Any) -> None:
+    marker, colour = MARKS[str(row["verdict"])]
+    axes.plot(seeds, [position + 0.28] * len(seeds), ".", color=_GREY, markersize=4)
+    for low, high, width, shade in (
+        ("ci_simultaneous_low", "ci_simultaneous_high", 1.0, _GREY),
+        ("ci_low", "ci_high", 2.5, colour),
+    ):
+        if not digits.missing(row.get(low)) and not digits.missing(row.get(high)):
+            axes.plot([row[low], row[high]], [position] * 2, color=shade, linewidth=width)
+    if digits.missing(row["difference"]):
+        axes.text(0.5, position, "no difference to draw", transform=axes.get_yaxis_transform(),
+                  ha="center", va="center", color=colour, fontsize=8)  # fmt: skip
     else:
-        seeds = [value - row["mean_baseline"] for value in values]
-        axes.plot(seeds, [position + 0.22] * len(seeds), ".", color=_SEED_COLOUR, markersize=5)
-        if not wording.missing(row["ci_low"]):
-            axes.plot([row["ci_low"], row["ci_high"]], [position] * 2, color=colour, linewidth=2)
-        axes.plot(difference, position, marker, color=colour, markersize=7)
-    axes.annotate(
-        text, (1, position), xycoords=("axes fraction", "data"), xytext=(-2, 9),
-        textcoords="offset points", ha="right", va="center", color=colour, fontsize=8,
-    )  # fmt: skip
+        axes.plot(row["difference"], position, marker, color=colour, markersize=6)
 
 
-def _treatment_values(runs: pd.DataFrame, row: Mapping[str, Any], where: Where) -> list[float]:
-    chosen = (runs["arm"] == row["treatment"]) & (runs["metric"] == row["metric"])
-    if not wording.missing(row["split"]):
-        chosen &= runs["split"] == row["split"]
-    for axis, value in where.get(str(row["comparison"]), {}).items():
-        chosen &= runs[axis] == value
-    return [float(value) for value in runs.loc[chosen, "value"].dropna()]
+def _difference_label(metrics: Any) -> str:
+    return f"difference in {'; '.join(_with_unit(metric) for metric in sorted(set(metrics)))}"
 
 
-def _difference_label(rows: Sequence[Mapping[str, Any]]) -> str:
-    metrics = sorted({str(row["metric"]) for row in rows})
-    side = {str(row["alternative"]) for row in rows}
-    better = {"less": "  (left of 0: lower)", "greater": "  (right of 0: higher)"}
-    suffix = better.get(side.pop(), "") if len(side) == 1 else ""
-    return f"difference in {', '.join(f'{m} ({wording.unit(m)})' for m in metrics)}{suffix}"
+def _with_unit(metric: str) -> str:
+    unit = wording.unit(metric)
+    return metric if unit == metric else f"{metric}, {unit}"
+
+
+def _seed_page(
+    page: Sequence[tuple[str, list[str]]], runs: pd.DataFrame, summary: pd.DataFrame, metric: str
+) -> Figure:
+    splits = list(dict.fromkeys(summary["split"]))
+    heights = [0.6 + 0.42 * len(arms) for _, arms in page]
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH_INCHES, 0.3 + sum(heights)), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(len(page), len(splits), squeeze=False, height_ratios=heights)
+        for (cell, arms), line in zip(page, grid, strict=True):
+            for split, axes in zip(splits, line, strict=True):
+                here, those = (
+                    frame[(frame["cell"] == cell) & (frame["split"] == split)]
+                    for frame in (summary, runs)
+                )
+                labels = _seed_panel(axes, arms, those, here)
+                axes.set_yticks(range(len(arms)), labels if axes is line[0] else [""] * len(arms))
+                # The cell's line may run over the next panel, whose own first line is empty.
+                first = cell if axes is line[0] else ""
+                axes.set_title("\n".join(part for part in (first or " ", split) if part))
+        figure.supxlabel(_with_unit(metric), fontsize=9)
+    return figure
+
+
+def _seed_panel(axes: Any, arms: list[str], runs: pd.DataFrame, summary: pd.DataFrame) -> list[str]:
+    """Draw one panel and return the arms' labels, which count the runs without a value."""
+    rows = {row["arm"]: row for row in summary.to_dict("records")}
+    labels = []
+    for position, arm in enumerate(arms):
+        row = rows.get(arm, {"runs": 0, "n": 0, "ci_low": None})
+        values = runs.loc[runs["arm"] == arm, "value"].dropna()
+        axes.plot(values, [position + 0.25] * len(values), ".", color=_GREY, markersize=5)
+        if not digits.missing(row["ci_low"]):
+            axes.plot([row["ci_low"], row["ci_high"]], [position] * 2, color=_INK, linewidth=2)
+        if row["n"]:
+            axes.plot(row["mean"], position, "D", color=_INK, markersize=5)
+        short = "" if row["n"] == row["runs"] else f"\n({row['n']} of {row['runs']} runs)"
+        labels.append(_wrap(str(arm), 18) + short)
+    axes.set_ylim(len(arms) - 0.5, -0.5)
+    axes.locator_params(axis="x", nbins=4)
+    axes.grid(axis="y", visible=False)
+    return labels
+
+
+def _curve_page(cells: Sequence[str], bands: pd.DataFrame, metric: str) -> Figure:
+    columns = min(2, len(cells))
+    rows = -(-len(cells) // columns)
+    arms, splits = (list(dict.fromkeys(bands[column])) for column in ("arm", "split"))
+    colours = {arm: _COLOURS[i % len(_COLOURS)] for i, arm in enumerate(arms)}
+    dashes = {split: ("-", "--", ":", "-.")[i % 4] for i, split in enumerate(splits)}
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH_INCHES, 1.0 + 2.4 * rows), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(rows, columns, squeeze=False).flat
+        for cell, axes in zip(cells, grid, strict=False):
+            _curve_panel(axes, bands[bands["cell"] == cell], colours, dashes)
+            axes.set_title(_wrap(cell, 38))
+        for axes in grid:
+            axes.set_visible(False)
+        handles = [Line2D([], [], color=c, label=_wrap(arm, 60)) for arm, c in colours.items()]
+        handles += [Line2D([], [], color=_INK, ls=d, label=split) for split, d in dashes.items()]
+        figure.legend(handles=handles, loc="outside upper left", ncols=2)
+        figure.supylabel(_with_unit(metric), fontsize=9)
+        figure.supxlabel("tokens", fontsize=9)
+    return figure
+
+
+def _curve_panel(
+    axes: Any, bands: pd.DataFrame, colours: Mapping[Any, Any], dashes: Mapping[Any, str]
+) -> None:
+    for (arm, split), line in bands.groupby(["arm", "split"], sort=False):
+        axes.fill_between(line["tokens"], line["low"], line["high"], color=colours[arm],
+                          alpha=0.2, linewidth=0)  # fmt: skip
+        axes.plot(line["tokens"], line["mean"], dashes[split], color=colours[arm], linewidth=1.2)
+    late = bands[bands["tokens"] >= bands["tokens"].max() / 10]
+    low, high = late["mean"].min(), late["mean"].max()
+    if high > low:
+        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+    axes.xaxis.set_major_formatter(FuncFormatter(_short))
+    axes.locator_params(axis="x", nbins=5)
+
+
+def _ladder_page(steps: Sequence[tuple[int, Row]], absent: int) -> Figure:
+    alpha, m = float(steps[0][1]["alpha"]), int(steps[0][1]["family_size"])
+    with matplotlib.rc_context(_STYLE):
+        figure, axes = _named_lines([str(row["comparison"]) for _, row in steps], least=0.28)
+        axes.axvline(alpha / m, color=_INK, linewidth=1.2, label=f"Bonferroni: {alpha:g}/{m}")
+        holm = [alpha / (m - rank) for rank, _ in steps]
+        axes.stairs(holm, np.arange(len(steps) + 1) - 0.5, orientation="horizontal", baseline=None,
+                    color="#005A94", linestyle="--", label="Holm's steps")  # fmt: skip
+        for position, (_, row) in enumerate(steps):
+            marker, colour = MARKS[str(row["verdict"])]
+            shape = "<" if row["p"] < _SMALLEST_P else marker
+            axes.plot(max(row["p"], _SMALLEST_P), position, shape, color=colour, markersize=6)
+            _verdict_note(axes, position, row)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(numticks=7))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda p, _: f"{p:g}"))
+        axes.minorticks_off()
+        axes.set_xlabel("p" + (f"  ({absent} of {m} declared have none)" if absent else ""))
+        figure.legend(loc="outside upper left", ncols=2)
+    return figure
+
+
+def _verdict_matrix(
+    names: Sequence[str],
+    columns: Sequence[tuple[str, str]],
+    verdicts: Mapping[tuple[str, str, str], str],
+) -> Figure:
+    kinds = list(MARKS)
+    codes = np.full((len(names), len(columns)), np.nan)
+    with matplotlib.rc_context(_STYLE):
+        figure, axes = _named_lines(names, least=0.34)
+        for i, name in enumerate(names):
+            for j, column in enumerate(columns):
+                if verdict := verdicts.get((name, *column)):
+                    codes[i, j] = kinds.index(verdict)
+                    axes.text(j + 0.5, i + 0.5, verdict.replace(" ", "\n"), ha="center",
+                              va="center", color="white", fontsize=7)  # fmt: skip
+        labels = [axes.get_yticklabels()[i].get_text() for i in range(len(names))]
+        seaborn.heatmap(codes, ax=axes, cmap=[colour for _, colour in MARKS.values()], vmin=-0.5,
+                        vmax=len(kinds) - 0.5, cbar=False, linewidths=1.5)  # fmt: skip
+        axes.set_yticks(np.arange(len(names)) + 0.5, labels, rotation=0)
+        heads = ["\n".join(part for part in column if part) for column in columns]
+        axes.set_xticks(np.arange(len(columns)) + 0.5, heads)
+        axes.tick_params(length=0)
+    return figure
+
+
+def _short(x: float, _: int = 0) -> str:
+    """Return 60000000 as 60M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(x) >= size:
+            return f"{x / size:.3g}{letter}"
+    return f"{x:.4g}"

@@ -1,19 +1,23 @@
-"""Write what a study found: report.md, the tables and the figures, from rows that are complete.
+"""Write what a study found: report.md, report.html, tables and figures.
 
-Files are the same byte for byte for the same inputs: no clock, no host name, no random order.
+The files are the same byte for byte for the same inputs: no clock, no path, no random order.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import pandas as pd
 
-from . import tables, wording
+from . import points, tables, wording
+
+if TYPE_CHECKING:
+    from .gallery import Drawn
 
 Record = Mapping[str, object]
 
@@ -30,7 +34,10 @@ class DeclaredComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyDeclaration:
-    """The declared family: what is tested, on which side, at which level, over how many."""
+    """The declared family: what is tested, on which side, at which level, over how many.
+
+    `split` is "" for a table whose values carry no split.
+    """
 
     metric: str
     split: str
@@ -42,6 +49,16 @@ class FamilyDeclaration:
     failed_runs: str
     comparisons: tuple[DeclaredComparison, ...]
 
+    @property
+    def where(self) -> dict[str, Mapping[str, object]]:
+        """Return the grid axes that each comparison fixes, by its name."""
+        return {comparison.name: comparison.where for comparison in self.comparisons}
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Return the declared split and, when there is one, the held-out split."""
+        return (self.split, *([self.replicate_on] if self.replicate_on else []))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReportContext:
@@ -49,7 +66,8 @@ class ReportContext:
 
     `run_counts` maps a status (done, diverged, failed, missing) to a number of runs;
     `flag_explanations` maps a flag to a sentence that ends in what it does to the verdict;
-    `curves`, when given, has the columns run_id, arm, seed, step, tokens, split, metric, value.
+    `curves`, when given, has the columns run_id, arm, seed, step, tokens, split, metric, value;
+    `pooled` are rows of secondary evidence over grid cells, which decide nothing.
     """
 
     study: str
@@ -63,6 +81,7 @@ class ReportContext:
     amendments: Sequence[Record] = ()
     provenance: Sequence[Record] = ()
     notices: Sequence[str] = ()
+    pooled: Sequence[Record] = ()
     curves: pd.DataFrame | None = None
 
 
@@ -74,17 +93,38 @@ def write_report(
     *,
     figures: bool = True,
 ) -> Path:
-    """Write report.md with its figures into `out` and return the path of report.md."""
+    """Write report.md, report.html, tables/ and figures/ into `out`; return report.md's path.
+
+    `runs` and `comparisons` have the columns of runs.csv and comparisons.csv; these two files are
+    the caller's and are linked when they lie in `out`.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    files = _write_figures(out, runs, comparisons, context) if figures else []
-    text = (
-        _environment()
-        .get_template("report.md.j2")
-        .render(context=context, files=files, **_view(runs, comparisons, context))
-    )
-    target = out / "report.md"
-    target.write_text(text, encoding="utf-8", newline="\n")
-    return target
+    runs, comparisons = points.completed(runs), points.completed(comparisons)
+    runs = points.with_cell(runs, points.cell_axes(runs, context.family.where))
+    summary = points.arm_summary(runs)
+    declared, held_out = split_rows(comparisons, context.family)
+    arms = tables.arm_means(summary, points.beaten(runs, comparisons, context.family.where))
+    written = _write_tables(out / "tables", arms, summary, declared, held_out, context.family)
+    drawn = _draw(out / "figures", runs, comparisons, summary, context) if figures else []
+    view = {
+        **_view(runs, comparisons, context),
+        "arms": arms,
+        "figures": [_figure(figure) for figure in drawn],
+        "files": _links(out, written, drawn),
+        "context": context,
+    }
+    for name in ("report.html", "report.md"):
+        text = _environment().get_template(f"{name}.j2").render(view)
+        (out / name).write_text(text, encoding="utf-8", newline="\n")
+    return out / "report.md"
+
+
+def split_rows(
+    comparisons: pd.DataFrame, family: FamilyDeclaration
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows of the declared metric on the declared split and on the held-out one."""
+    rows = comparisons[comparisons["metric"] == family.metric]
+    return rows[rows["split"] == family.split], rows[rows["split"] == family.replicate_on]
 
 
 def _environment() -> jinja2.Environment:
@@ -97,104 +137,122 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["md"] = lambda value: tables.escape_markdown(str(value))
+    environment.filters["table"] = tables.markdown
     return environment
 
 
 def _view(runs: pd.DataFrame, comparisons: pd.DataFrame, context: ReportContext) -> dict[str, Any]:
-    """Pick and word what the templates print; they only place it."""
-    primary, replication = split_rows(comparisons, context.family)
-    shown = pd.concat([primary, replication])
+    """Pick and word what the templates place."""
+    family = context.family
+    declared, held_out = split_rows(comparisons, family)
+    broken = points.unfinished(runs)
     return {
-        "verdicts": tables.markdown(tables.VERDICT_HEADER, tables.verdict_rows(shown)),
-        "paragraphs": _paragraphs(primary, replication, context.family.replicate_on),
+        "verdicts": tables.verdicts(declared, family.correction),
+        "replication": tables.side_by_side(declared, held_out) if family.replicate_on else None,
+        "everything": tables.full(comparisons),
+        "paragraphs": _paragraphs(declared, held_out, family),
         "flags": _flags(comparisons, context.flag_explanations),
-        "unfinished": _unfinished(runs),
-        "provenance": _provenance(context.provenance),
+        "unfinished": None if broken.empty else tables.full(broken),
+        "provenance": _records_table(context.provenance),
+        "pooled": _records_table(context.pooled),
     }
 
 
-def split_rows(
-    comparisons: pd.DataFrame, family: FamilyDeclaration
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows of the declared metric on the declared split and on the held-out one."""
-    metric = comparisons[comparisons["metric"] == family.metric]
-    declared = metric["split"] == family.split
-    if not family.split:
-        declared = pd.Series(True, index=metric.index)
-    return metric[declared], metric[metric["split"] == family.replicate_on]
-
-
 def _paragraphs(
-    primary: pd.DataFrame, replication: pd.DataFrame, held_out: str | None
+    declared: pd.DataFrame, held_out: pd.DataFrame, family: FamilyDeclaration
 ) -> list[dict[str, str]]:
-    replicated = {row["comparison"]: row for row in tables.records(replication)}
+    replicated = {row["comparison"]: row for row in tables.records(held_out)}
     return [
         {
             "name": str(row["comparison"]),
             "verdict": str(row["verdict"]),
             "text": wording.describe(row),
-            "replication": wording.describe_replication(
-                row, replicated.get(row["comparison"]), held_out
+            "replication": wording.replicate(
+                row, replicated.get(row["comparison"]), family.replicate_on
             )
-            if held_out
+            if family.replicate_on
             else "",
-            "suggestion": wording.suggest(row),
+            "suggestion": wording.suggest(row, family.correction),
         }
-        for row in tables.records(primary)
+        for row in tables.records(declared)
     ]
 
 
 def _flags(comparisons: pd.DataFrame, explanations: Mapping[str, str]) -> list[dict[str, str]]:
-    found: dict[str, list[str]] = {}
+    """Return each raised flag with its explanation and the comparisons that raised it."""
+    found: dict[str, dict[str, list[str]]] = {}
     for row in tables.records(comparisons):
         for flag in wording.flags(row):
-            place = f"{row['comparison']} ({row['metric']}, {row['split']})"
-            found.setdefault(flag, []).append(place)
+            place = f"{row['metric']} on {row['split']}" if row["split"] else str(row["metric"])
+            found.setdefault(flag, {}).setdefault(str(row["comparison"]), []).append(place)
     return [
         {
             "name": flag,
-            "text": explanations.get(flag, "no explanation is on file for this flag"),
-            "places": "; ".join(places),
+            "text": explanations.get(flag, "This flag has no explanation on file."),
+            "places": "; ".join(f"{name} ({', '.join(where)})" for name, where in places.items()),
         }
         for flag, places in sorted(found.items())
     ]
 
 
-def _unfinished(runs: pd.DataFrame) -> str:
-    rows = runs[runs["status"] != "done"].drop_duplicates(["run_id", "arm", "seed"])
-    columns = ["run_id", "arm", "preset", "seq_len", "seed", "status"]
-    return _table(columns, tables.records(rows[columns].sort_values(["arm", "seed", "run_id"])))
+def _records_table(rows: Sequence[Record]) -> tables.Table | None:
+    return tables.full(pd.DataFrame(list(rows), dtype=object)) if rows else None
 
 
-def _provenance(rows: Sequence[Record]) -> str:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    return _table(columns, rows)
+def _write_tables(
+    folder: Path,
+    arms: tables.Table,
+    summary: pd.DataFrame,
+    declared: pd.DataFrame,
+    held_out: pd.DataFrame,
+    family: FamilyDeclaration,
+) -> list[Path]:
+    folder.mkdir(exist_ok=True)
+    verdicts = tables.verdicts(declared, family.correction)
+    written = tables.write(folder / "verdicts", verdicts, declared)
+    written += tables.write(folder / "arms", arms, summary)
+    if family.replicate_on:
+        both = pd.concat([declared, held_out])
+        table = tables.side_by_side(declared, held_out)
+        written += tables.write(folder / "replication", table, both)
+    return written
 
 
-def _table(columns: Sequence[str], rows: Sequence[Record]) -> str:
-    if not rows:
-        return ""
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-    return tables.markdown(columns, cells)
+def _draw(
+    folder: Path,
+    runs: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    summary: pd.DataFrame,
+    context: ReportContext,
+) -> list[Drawn]:
+    # Importing what draws costs more than the rest of a report, so only a drawn report pays.
+    from . import gallery
+
+    family = context.family
+    material = gallery.Material(
+        runs=runs,
+        comparisons=comparisons,
+        declared=split_rows(comparisons, family)[0],
+        summary=summary,
+        where=family.where,
+        splits=family.splits,
+        curves=context.curves,
+    )
+    return gallery.draw(folder, material)
 
 
-def _cell(value: object) -> str:
-    if wording.missing(value):
-        return wording.DASH
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def _figure(drawn: Drawn) -> dict[str, str]:
+    data = base64.b64encode(drawn.svg).decode("ascii")
+    return {
+        "name": drawn.name,
+        "title": drawn.title,
+        "caption": drawn.caption,
+        "source": f"data:image/svg+xml;base64,{data}",
+    }
 
 
-def _write_figures(
-    out: Path, runs: pd.DataFrame, comparisons: pd.DataFrame, context: ReportContext
-) -> list[str]:
-    # Drawing is optional, and importing it costs more than everything else in a report.
-    from . import figures
-
-    (out / "figures").mkdir(exist_ok=True)
-    primary, _ = split_rows(comparisons, context.family)
-    where = {c.name: c.where for c in context.family.comparisons}
-    if primary.empty:
-        return []
-    figure = figures.differences(runs, tables.records(primary), where)
-    written = figures.save(figure, out / "figures" / "differences")
-    return [path.relative_to(out).as_posix() for path in written]
+def _links(out: Path, written: Sequence[Path], drawn: Sequence[Drawn]) -> list[str]:
+    """Return the report's files, relative to its folder and without naming absent ones."""
+    own = [name for name in ("runs.csv", "comparisons.csv") if (out / name).exists()]
+    figures = [f"figures/{figure.name}.{kind}" for figure in drawn for kind in ("pdf", "png")]
+    return [*own, "report.html", *(path.relative_to(out).as_posix() for path in written), *figures]

@@ -1,0 +1,183 @@
+"""Which figures a study gets, from which rows, and the caption that says what is not drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from . import curves, figures, points, tables
+
+# A curve of more points than this per run is smoothed before seeds are averaged.
+_POINTS_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure of a report: the name of its files, what it shows, and its SVG text."""
+
+    name: str
+    title: str
+    caption: str
+    svg: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """The rows that figures are drawn from; `declared` are the family's own among `comparisons`.
+
+    `runs` has the column `cell`, `summary` comes from points.arm_summary, `splits` are the
+    declared and the held-out one, and `curves` may be None.
+    """
+
+    runs: pd.DataFrame
+    comparisons: pd.DataFrame
+    declared: pd.DataFrame
+    summary: pd.DataFrame
+    where: points.Where
+    splits: tuple[str, ...]
+    curves: pd.DataFrame | None
+
+    @property
+    def metric(self) -> str:
+        """Return the family's metric."""
+        return str(self.declared["metric"].iloc[0])
+
+
+@dataclass(frozen=True)
+class _Planned:
+    name: str
+    title: str
+    caption: str
+    pages: Sequence[Any]
+
+
+def draw(folder: Path, material: Material) -> list[Drawn]:
+    """Draw every figure that the material allows and write it as PDF and PNG into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: list[Drawn] = []
+    if material.declared.empty:
+        return drawn
+    for planned in _plan(material):
+        for number, figure in enumerate(planned.pages, start=1):
+            stem = planned.name if number == 1 else f"{planned.name}-{number}"
+            part = f" ({number} of {len(planned.pages)})" if len(planned.pages) > 1 else ""
+            svg = figures.save(figure, folder / stem)
+            drawn.append(Drawn(stem, planned.title + part, planned.caption, svg))
+    return drawn
+
+
+def _plan(material: Material) -> list[_Planned]:
+    makers = (_differences, _seeds, _p_ladder, _gain_by_size, _gain_by_length, _curves, _family)
+    return [planned for maker in makers if (planned := maker(material))]
+
+
+def _differences(material: Material) -> _Planned:
+    declared = material.declared
+    thin = ""
+    if "ci_simultaneous_low" in declared:
+        thin = "Thin lines: intervals that hold for the whole family at once. "
+    return _Planned(
+        "differences",
+        "Differences",
+        f"Difference of means with its two-sided {100 * declared['ci_level'].iloc[0]:g}% interval; "
+        f"small points: the treatment's seeds minus the baseline's mean. {thin}{_absent(material)}",
+        figures.differences(
+            tables.records(declared), points.seed_points(material.runs, declared, material.where)
+        ),
+    )
+
+
+def _seeds(material: Material) -> _Planned:
+    runs, summary = (
+        frame[(frame["metric"] == material.metric) & frame["split"].isin(material.splits)]
+        for frame in (material.runs, material.summary)
+    )
+    return _Planned(
+        "seeds",
+        "Seeds per arm",
+        "Small points: runs; diamond and line: their mean and its two-sided 95% t interval. Every "
+        f"panel has an axis of its own. {_absent(material)}",
+        figures.seeds(runs, summary, material.metric),
+    )
+
+
+def _p_ladder(material: Material) -> _Planned | None:
+    if material.declared["p"].isna().all():
+        return None
+    return _Planned(
+        "p_ladder",
+        "p values against the corrected levels",
+        "Sorted p values and the levels they had to reach. The levels count every declared "
+        "comparison, also one without a p.",
+        figures.p_ladder(tables.records(material.declared)),
+    )
+
+
+def _gain_by_size(material: Material) -> _Planned | None:
+    return _gain(material, "params", "size", "parameters of the baseline")
+
+
+def _gain_by_length(material: Material) -> _Planned | None:
+    return _gain(material, "seq_len", "length", "sequence length in tokens")
+
+
+def _gain(material: Material, column: str, against: str, label: str) -> _Planned | None:
+    rows = points.gain_points(material.runs, material.declared, material.where, column)
+    if rows.empty:
+        return None
+    return _Planned(
+        f"gain_by_{against}",
+        f"Difference against {against}",
+        "Difference of means with its two-sided interval; lines are set apart sideways by a hair.",
+        figures.gain(rows, label),
+    )
+
+
+def _curves(material: Material) -> _Planned | None:
+    if material.curves is None:
+        return None
+    cells = material.runs[["run_id", "cell"]].drop_duplicates()
+    logged = material.curves[material.curves["metric"] == material.metric].merge(cells, on="run_id")
+    if logged.empty:
+        return None
+    bands = [
+        _band(part).assign(cell=str(cell))
+        for (cell, _), part in logged.groupby(["cell", "split"], sort=False)
+    ]
+    return _Planned(
+        "curves",
+        "Training curves",
+        "Mean over seeds and its two-sided 95% t interval; a run counts up to its last finite "
+        f"value. Curves of more than {_POINTS_SHOWN} points are smoothed (exponential moving "
+        "average). The vertical axis begins at the level reached after a tenth of the tokens.",
+        figures.curves(pd.concat(bands), material.metric),
+    )
+
+
+def _band(logged: pd.DataFrame) -> pd.DataFrame:
+    span = max(1.0, logged.groupby("run_id").size().median() / _POINTS_SHOWN)
+    return curves.band(curves.smooth(curves.align(logged), span))
+
+
+def _family(material: Material) -> _Planned:
+    rest = material.comparisons.drop(index=material.declared.index)
+    return _Planned(
+        "family",
+        "The family at a glance",
+        "Verdicts on every metric and split; the first column is the declared one, which decides.",
+        figures.family(pd.concat([material.declared, rest])),
+    )
+
+
+def _absent(material: Material) -> str:
+    """Say how many runs have no value on the declared metric and split, and so no point."""
+    summary = material.summary
+    here = (summary["metric"] == material.metric) & (summary["split"] == material.splits[0])
+    absent = int((summary["runs"] - summary["n"])[here].sum())
+    if not absent:
+        return "Every run is drawn."
+    return f"{absent} run{'s' if absent > 1 else ''} without a value cannot be drawn."
