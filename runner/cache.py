@@ -1,4 +1,4 @@
-"""Files that are made once per machine: sealed by their hash, published whole, made by one process.
+"""Files that are made once per machine: published whole, by one process, and known when damaged.
 
 A sealed file is 64 hexadecimal characters, the SHA-256 of the rest, followed by the rest. A
 reader therefore knows a torn or edited file for what it is, and the file is made again.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,17 +24,16 @@ def folder() -> Path:
 
 
 def sealed(path: Path, build: Callable[[], bytes]) -> Path:
-    """Return ``path`` once it holds an intact sealed file, filled by ``build`` where it does not.
+    """Return ``path`` once it holds an intact sealed file; ``build`` makes its content if needed.
 
-    Of several processes that ask at once, one builds and the others wait for it. Raises
-    ``ValueError`` when the folder cannot be written.
+    Raises ``ValueError`` as :func:`once` does.
     """
-    if not intact(path):
-        with _locked(path):
-            if not intact(path):
-                content = build()
-                publish(path, hashlib.sha256(content).hexdigest().encode() + content)
-    return path
+
+    def seal() -> bytes:
+        made = build()
+        return hashlib.sha256(made).hexdigest().encode() + made
+
+    return once(path, seal, intact)
 
 
 def content(path: Path) -> bytes:
@@ -51,27 +49,23 @@ def intact(path: Path) -> bool:
             return hashlib.file_digest(file, "sha256").hexdigest().encode() == header
     except FileNotFoundError:
         return False
-
-
-def publish(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: temporary file, fsync, rename.
-
-    Raises ``ValueError`` when the folder cannot be written; nothing is then left behind.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            temporary = Path(file.name)
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _unusable(path, error) from error
+
+
+def once(
+    path: Path, build: Callable[[], bytes], made: Callable[[Path], bool] = Path.is_file
+) -> Path:
+    """Return ``path`` once it is ``made``, with the bytes of ``build`` if it is not made yet.
+
+    The file appears whole or not at all. Of several processes that ask at once, one builds and the
+    others wait for it. Raises ``ValueError`` when the folder cannot be written.
+    """
+    if not made(path):
+        with _locked(path):
+            if not made(path):
+                _publish(path, build())
+    return path
 
 
 @contextmanager
@@ -82,13 +76,27 @@ def _locked(path: Path) -> Iterator[None]:
         lock = open(path.with_name(path.name + ".lock"), "w")  # noqa: SIM115 (closed below)
         fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _unusable(path, error) from error
     with lock:
         yield
 
 
-def _unwritable(path: Path, error: OSError) -> ValueError:
+def _publish(path: Path, data: bytes) -> None:
+    # One name for all: the lock is held, so what lies there was left by a process that died.
+    temporary = path.with_name(path.name + ".part")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> ValueError:
     return ValueError(
-        f"cannot write {path} ({error.strerror or error}): "
+        f"cannot use {path} ({error.strerror or error}): "
         "make room there, or name another folder in CQK_CACHE_DIR"
     )

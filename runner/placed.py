@@ -24,12 +24,12 @@ def find(*places: str) -> Path | None:
 
 def read(path: Path) -> bytes:
     """Return the content of a file, unpacked where its name ends in .xz."""
-    data = path.read_bytes()
-    if path.suffix != ".xz":
-        return data
     try:
-        return lzma.decompress(data)
-    except (lzma.LZMAError, EOFError) as error:
+        data = path.read_bytes()
+        return lzma.decompress(data) if path.suffix == ".xz" else data
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error.strerror})") from error
+    except lzma.LZMAError as error:
         raise ValueError(f"{path} is not a whole xz file ({error}): place it again") from error
 
 

@@ -145,18 +145,21 @@ def locate(corpus: str, split: str) -> File:
     Raises ``ValueError`` when it is nowhere, cannot be fetched, or is not the published one.
     """
     path = placed.find(*places(corpus, split))
-    if path is not None:
-        return _checked(corpus, split, path, placed.read(path))
-    place = places(corpus, split)[0]
+    if path is None:
+        path = placed.downloads() / places(corpus, split)[0]
+        cache.once(path, lambda: _download(corpus, split, path))
+    return _checked(corpus, split, path, placed.read(path))
+
+
+def _download(corpus: str, split: str, path: Path) -> bytes:
     try:
         data = hub.fetch(corpus, split)
     except Exception as error:  # whatever the hub's client raises, the remedy is the same
         reason = f"the download from {hub.ADDRESS} failed ({type(error).__name__})"
+        place = places(corpus, split)[0]
         raise placed.absent(place, FILES[corpus][split].sha256, reason) from error
-    path = placed.downloads() / place
-    file = _checked(corpus, split, path, data)
-    cache.publish(path, data)
-    return file
+    _checked(corpus, split, path, data)
+    return data
 
 
 def _checked(corpus: str, split: str, path: Path, data: bytes) -> File:
