@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
+from .layers import wide
+
 LOGITS_PER_CHUNK = 2**24
 """Logits held at once: 64 MiB in float32."""
 
@@ -33,7 +35,7 @@ def mean_nats(states_ne: Tensor, weight_ve: Tensor, target_n: Tensor) -> Tensor:
 def nats_per_row(states_ne: Tensor, weight_ve: Tensor, target_n: Tensor) -> Tensor:
     """Return the nats of each target (N), 0 where it is below zero. Keeps no graph."""
     rows = [
-        F.cross_entropy(_wide(F.linear(states, weight_ve)), target, reduction="none")
+        F.cross_entropy(wide(F.linear(states, weight_ve)), target, reduction="none")
         for states, target in _chunks(states_ne.detach(), target_n, len(weight_ve))
     ]
     return torch.cat(rows)
@@ -53,10 +55,10 @@ class _MeanNats(torch.autograd.Function):
         scored = (target_n >= 0).sum()
         grad_states = torch.empty_like(states_ne) if ctx.needs_input_grad[0] else None
         grad_weight = torch.zeros_like(weight_ve) if ctx.needs_input_grad[1] else None
-        total = torch.zeros((), dtype=_wide_dtype(weight_ve.dtype), device=states_ne.device)
+        total = wide(weight.new_zeros(()))
         done = 0
         for states, target in _chunks(states_ne, target_n, len(weight)):
-            logits = _wide(states @ weight.T)
+            logits = wide(states @ weight.T)
             log_sum = logits.logsumexp(-1, keepdim=True)
             known = target.clamp(min=0)[:, None]
             rows = (target >= 0)[:, None]
@@ -95,11 +97,3 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total.addmm_(left.T, right)
     else:
         total.add_(left.T @ right)
-
-
-def _wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    return dtype if dtype == torch.float64 else torch.float32
-
-
-def _wide(logits: Tensor) -> Tensor:
-    return logits.to(_wide_dtype(logits.dtype))

@@ -39,7 +39,7 @@ class Constant:
 
     value: float
 
-    def fill(self, parameter: Tensor, generator: torch.Generator) -> None:  # noqa: ARG002
+    def fill(self, parameter: Tensor, generator: torch.Generator) -> None:
         """Write the value; nothing is drawn."""
         parameter.fill_(self.value)
 
@@ -76,8 +76,13 @@ class RMSNorm(nn.Module):
         self.initial: dict[str, Initial] = {"weight": Constant(1.0)}
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise the last axis."""
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        """Normalise the last axis, at least in float32; the dtype stays."""
+        return F.rms_norm(wide(x), self.weight.shape, self.weight, self.eps).to(x.dtype)
+
+
+def wide(x: Tensor) -> Tensor:
+    """Return x in float32, or as it is when it is float64."""
+    return x if x.dtype == torch.float64 else x.float()
 
 
 class Rotary:

@@ -14,7 +14,7 @@ from . import attention as attentions
 from . import coupling as couplings
 from .attention.base import Attention, Cache, Shape
 from .cross_entropy import mean_nats, nats_per_row
-from .layers import Initial, Linear, Normal, RMSNorm, Rotary
+from .layers import Initial, Linear, Normal, RMSNorm, Rotary, wide
 from .presets import Sizes
 from .streams import fold
 
@@ -97,8 +97,7 @@ class Transformer(nn.Module):
         documents_bt: Tensor | None = None,
     ) -> Tensor:
         """Return logits (B, T, vocabulary), at least in float32; caches come from ``caches``."""
-        logits = F.linear(self.states(x_bt, caches, documents_bt), self.embedding.weight)
-        return logits if logits.dtype == torch.float64 else logits.float()
+        return wide(F.linear(self.states(x_bt, caches, documents_bt), self.embedding.weight))
 
     def loss(self, x_bt: Tensor, y_bt: Tensor, *, documents_bt: Tensor | None = None) -> Tensor:
         """Return the mean nats over the targets that are not negative."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .base import HeadAttention, MakeCoupling, Options, Shape
+from ._heads import HeadAttention
+from .base import MakeCoupling, Options, Shape
 
 
 class Standard(HeadAttention):
@@ -12,5 +13,5 @@ class Standard(HeadAttention):
     source = "Attention Is All You Need, A. Vaswani et al., 2017, https://arxiv.org/abs/1706.03762"
     Options = Options
 
-    def __init__(self, shape: Shape, options: Options, make_coupling: MakeCoupling) -> None:  # noqa: ARG002
+    def __init__(self, shape: Shape, options: Options, make_coupling: MakeCoupling) -> None:
         super().__init__(shape, make_coupling)

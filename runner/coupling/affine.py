@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
@@ -44,46 +46,55 @@ class Affine(Coupling):
             HalfStep(nets=heads, **sizes) for _ in range(options.pairs)
         )
 
+    def read_for_key(self, q_bhtd: Tensor, k_bgtd: Tensor) -> Tensor:
+        """Return what the key's networks read: the queries."""
+        return self.mean_query(q_bhtd)
+
+    def read_for_query(self, q_bhtd: Tensor, k_bgtd: Tensor) -> Tensor:
+        """Return what the queries' networks read: the key."""
+        return self.shared_key(k_bgtd)
+
     def forward(self, q_bhtd: Tensor, k_bgtd: Tensor) -> tuple[Tensor, Tensor]:
         """Take every pair of half-steps."""
-        for key_step, query_step in zip(self.key_steps, self.query_steps, strict=True):
-            k_bgtd = key_step(k_bgtd, self.mean_query(q_bhtd))
-            q_bhtd = query_step(q_bhtd, self.shared_key(k_bgtd))
+        for key_step, query_step in self._pairs():
+            k_bgtd = key_step(k_bgtd, self.read_for_key(q_bhtd, k_bgtd))
+            q_bhtd = query_step(q_bhtd, self.read_for_query(q_bhtd, k_bgtd))
         return q_bhtd, k_bgtd
 
     def forward_naive(self, q_bhtd: Tensor, k_bgtd: Tensor) -> tuple[Tensor, Tensor]:
         """Take every pair of half-steps, head by head."""
-        for key_step, query_step in zip(self.key_steps, self.query_steps, strict=True):
-            k_bgtd = key_step.forward_naive(k_bgtd, self.mean_query(q_bhtd))
-            q_bhtd = query_step.forward_naive(q_bhtd, self.shared_key(k_bgtd))
+        for key_step, query_step in self._pairs():
+            k_bgtd = key_step.forward_naive(k_bgtd, self.read_for_key(q_bhtd, k_bgtd))
+            q_bhtd = query_step.forward_naive(q_bhtd, self.read_for_query(q_bhtd, k_bgtd))
         return q_bhtd, k_bgtd
 
     def inverse(self, q_bhtd: Tensor, k_bgtd: Tensor) -> tuple[Tensor, Tensor]:
         """Run the half-steps backwards."""
-        steps = zip(reversed(self.key_steps), reversed(self.query_steps), strict=True)
-        for key_step, query_step in steps:
-            q_bhtd = query_step.inverse(q_bhtd, self.shared_key(k_bgtd))
-            k_bgtd = key_step.inverse(k_bgtd, self.mean_query(q_bhtd))
+        for key_step, query_step in reversed(list(self._pairs())):
+            q_bhtd = query_step.inverse(q_bhtd, self.read_for_query(q_bhtd, k_bgtd))
+            k_bgtd = key_step.inverse(k_bgtd, self.read_for_key(q_bhtd, k_bgtd))
         return q_bhtd, k_bgtd
 
     def with_log_det(self, q_bhtd: Tensor, k_bgtd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Sum the exponents on the way."""
-        log_det_bgt = k_bgtd.new_zeros(k_bgtd.shape[:-1])
-        for key_step, query_step in zip(self.key_steps, self.query_steps, strict=True):
-            exponent_bgtd = key_step.exponent_and_shift(self.mean_query(q_bhtd))[0]
-            k_bgtd = key_step(k_bgtd, self.mean_query(q_bhtd))
-            exponent_bhtd = query_step.exponent_and_shift(self.shared_key(k_bgtd))[0]
-            q_bhtd = query_step(q_bhtd, self.shared_key(k_bgtd))
-            grouped = exponent_bhtd.unflatten(1, (self.kv_heads, -1)).sum((2, -1))
-            log_det_bgt = log_det_bgt + exponent_bgtd.sum(-1) + grouped
+        log_det_bgt = 0.0
+        for key_step, query_step in self._pairs():
+            read_bgtd = self.read_for_key(q_bhtd, k_bgtd)
+            k_bgtd = key_step(k_bgtd, read_bgtd)
+            read_bhtd = self.read_for_query(q_bhtd, k_bgtd)
+            q_bhtd = query_step(q_bhtd, read_bhtd)
+            of_queries_bht = query_step.exponent_and_shift(read_bhtd)[0].sum(-1)
+            log_det_bgt += key_step.exponent_and_shift(read_bgtd)[0].sum(-1)
+            log_det_bgt += of_queries_bht.unflatten(1, (self.kv_heads, -1)).sum(2)
         return q_bhtd, k_bgtd, log_det_bgt
 
     def parameter_count(self) -> int:
         """Count the networks of all half-steps."""
-        steps = (*self.key_steps, *self.query_steps)
-        return sum(step.parameter_count() for step in steps)
+        return sum(step.parameter_count() for pair in self._pairs() for step in pair)
 
     def forward_flops(self, tokens: int) -> int:
         """Count two products per network."""
-        steps = (*self.key_steps, *self.query_steps)
-        return sum(step.forward_flops(tokens) for step in steps)
+        return sum(step.forward_flops(tokens) for pair in self._pairs() for step in pair)
+
+    def _pairs(self) -> Iterator[tuple[HalfStep, HalfStep]]:
+        return zip(self.key_steps, self.query_steps, strict=True)

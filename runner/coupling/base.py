@@ -8,7 +8,7 @@ share; with one query per key that is the plain case.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -79,6 +79,14 @@ class Coupling(nn.Module):
         return k_bgtd.repeat_interleave(self.heads // self.kv_heads, dim=1)
 
 
+def refuse_inverse(self: Coupling, q_bhtd: Tensor, k_bgtd: Tensor) -> NoReturn:
+    """Raise ``ValueError``: this coupling cannot be undone."""
+    raise ValueError(
+        f"{type(self).__name__} has no exact inverse and no log-determinant; "
+        "couplings with `invertible = True` do"
+    )
+
+
 class HeadNets(nn.Module):
     """One network per head, inputs -> hidden -> outputs with SiLU, as two batched products.
 
@@ -107,6 +115,16 @@ class HeadNets(nn.Module):
         inner = x_bntd @ self.inner + self.inner_bias.view(nets, 1, hidden)
         return F.silu(inner) @ self.outer + self.outer_bias.view(nets, 1, -1)
 
+    def forward_naive(self, x_bntd: Tensor) -> Tensor:
+        """Do the same, one net after another."""
+        nets = len(self.inner)
+        inner_bias, outer_bias = self.inner_bias.view(nets, -1), self.outer_bias.view(nets, -1)
+        rows = []
+        for n in range(nets):
+            units = F.silu(x_bntd[:, n] @ self.inner[n] + inner_bias[n])
+            rows.append(units @ self.outer[n] + outer_bias[n])
+        return torch.stack(rows, dim=1)
+
     def parameter_count(self) -> int:
         """Count weights and biases of all nets."""
         nets, inputs, hidden = self.inner.shape
@@ -116,6 +134,16 @@ class HeadNets(nn.Module):
     def forward_flops(self, tokens: int) -> int:
         """Count the operations of both products for every net."""
         return 2 * tokens * (self.inner.numel() + self.outer.numel())
+
+
+def scale_shift(x: Tensor, exponent: Tensor, shift: Tensor) -> Tensor:
+    """Return x * exp(exponent) + shift; log|det| is the sum of the exponents."""
+    return x * exponent.exp() + shift
+
+
+def undo_scale_shift(y: Tensor, exponent: Tensor, shift: Tensor) -> Tensor:
+    """Return what ``scale_shift`` was given; nothing is divided."""
+    return (y - shift) * (-exponent).exp()
 
 
 class HalfStep(HeadNets):
@@ -137,22 +165,13 @@ class HalfStep(HeadNets):
 
     def forward(self, x_bntd: Tensor, condition_bntd: Tensor) -> Tensor:
         """Scale and shift x by what the condition says."""
-        exponent, shift = self.exponent_and_shift(condition_bntd)
-        return (x_bntd * exponent.exp() + shift).to(x_bntd.dtype)
+        return scale_shift(x_bntd, *self.exponent_and_shift(condition_bntd)).to(x_bntd.dtype)
 
     def inverse(self, y_bntd: Tensor, condition_bntd: Tensor) -> Tensor:
-        """Undo ``forward``; nothing is divided."""
-        exponent, shift = self.exponent_and_shift(condition_bntd)
-        return ((y_bntd - shift) * (-exponent).exp()).to(y_bntd.dtype)
+        """Undo ``forward``."""
+        return undo_scale_shift(y_bntd, *self.exponent_and_shift(condition_bntd)).to(y_bntd.dtype)
 
     def forward_naive(self, x_bntd: Tensor, condition_bntd: Tensor) -> Tensor:
         """Do the same, one head after another."""
-        nets = len(self.inner)
-        inner_bias, outer_bias = self.inner_bias.view(nets, -1), self.outer_bias.view(nets, -1)
-        heads = []
-        for n in range(nets):
-            condition = condition_bntd[:, n].to(self.inner.dtype)
-            units = F.silu(condition @ self.inner[n] + inner_bias[n])
-            raw, shift = (units @ self.outer[n] + outer_bias[n]).chunk(2, dim=-1)
-            heads.append(x_bntd[:, n] * torch.exp(self.bound * torch.tanh(raw)) + shift)
-        return torch.stack(heads, dim=1).to(x_bntd.dtype)
+        raw, shift = super().forward_naive(condition_bntd).chunk(2, dim=-1)
+        return x_bntd * torch.exp(self.bound * torch.tanh(raw)) + shift
