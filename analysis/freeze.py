@@ -58,7 +58,21 @@ def freeze(text: str, origin: str, results: Path, *, reason: str | None, time: s
             f"{origin}: differs from the study frozen in {frozen_path}: {shown}. Undo the edit, or "
             'give --amend "reason", which every report will print'
         )
-    amendment = Amendment(
+    if changes:
+        _append(results, _amendment(results, reason, changes, frozen, study, time), frozen_path)
+    write_atomically(frozen_path, text)
+    return study
+
+
+def _amendment(
+    results: Path,
+    reason: str | None,
+    changes: list[tuple[str, bool]],
+    frozen: Study,
+    study: Study,
+    time: str,
+) -> Amendment:
+    return Amendment(
         time,
         reason or "added to the plan",
         [change for change, _ in changes],
@@ -66,9 +80,6 @@ def freeze(text: str, origin: str, results: Path, *, reason: str | None, time: s
         frozen.sha256,
         study.sha256,
     )
-    _append(results, amendment, frozen_path.read_text(encoding="utf-8"))
-    write_atomically(frozen_path, text)
-    return study
 
 
 def amendments(results: Path) -> list[Amendment]:
@@ -97,7 +108,7 @@ def differences(before: Study, after: Study) -> Iterator[tuple[str, bool]]:
 
 def _flat(study: Study) -> dict[str, Any]:
     """Return one entry per setting; arms and comparisons go by name, not by their position."""
-    table = study.model_dump(mode="json", exclude_defaults=True)
+    table = study.model_dump(mode="json")
     flat: dict[str, Any] = {}
     for arm in table.pop("arms", []):
         flat[f"arms.{arm['name']}"] = arm
@@ -105,7 +116,7 @@ def _flat(study: Study) -> dict[str, Any]:
     for comparison in family.pop("comparisons"):
         flat[f"family.comparisons.{comparison['name']}"] = comparison
     for section, keys in {**table, "family": family}.items():
-        flat.update({f"{section}.{key}": value for key, value in keys.items()})
+        flat.update({f"{section}.{key}": value for key, value in (keys or {}).items()})
     return flat
 
 
@@ -113,9 +124,10 @@ def _show(value: Any) -> str:
     return "(absent)" if value is None else json.dumps(value)
 
 
-def _append(results: Path, amendment: Amendment, replaced: str) -> None:
+def _append(results: Path, amendment: Amendment, frozen_path: Path) -> None:
     """Keep the replaced file, then add the amendment; a kill in between loses neither."""
     count = len(amendments(results))
+    replaced = frozen_path.read_text(encoding="utf-8")
     write_atomically(results / f"study.{count + 1}.toml", replaced)
     path = results / "amendments.jsonl"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
