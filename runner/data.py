@@ -77,20 +77,20 @@ class Batches:
 
     def __init__(self, tokens_train: np.ndarray, *, batch: int, seq_len: int, seed: int) -> None:
         """Lay out the windows of a split; ``tokens_train`` is a one-dimensional array of ids."""
-        targets = len(tokens_train) - 1
-        # One window less than would fit leaves room for an offset of up to a whole window.
-        self.n_windows = max(targets // seq_len - 1, min(targets // seq_len, 1))
+        n_tokens = len(tokens_train)
+        # One window less than could fit, so that offsets reach over a whole window and more.
+        self.n_windows = max(n_tokens // seq_len - 1, int(n_tokens > seq_len))
         if self.n_windows < batch:
             raise ValueError(
                 f"a batch of {batch} windows of {seq_len} tokens needs more than the "
-                f"{len(tokens_train):,} tokens of this split, which hold {self.n_windows} "
+                f"{n_tokens:,} tokens of this split, which hold {self.n_windows} "
                 "windows: take a smaller batch, a smaller seq_len, or a longer text"
             )
         self._tokens = tokens_train
         self._batch = batch
         self._seq_len = seq_len
         self._seed = seed
-        self._n_offsets = min(seq_len, targets - self.n_windows * seq_len + 1)
+        self._n_offsets = n_tokens - self.n_windows * seq_len
         self._epoch = lru_cache(maxsize=2)(self._draw_epoch)
 
     def at(self, step: int) -> tuple[np.ndarray, np.ndarray]:

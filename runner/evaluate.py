@@ -124,9 +124,13 @@ def _scored_nats(
     ids_bt = torch.from_numpy(ids[index_bt].astype(np.int64)).to(device)
     logits_btv = model(ids_bt[:, :-1])
     assert logits_btv.shape[:2] == (len(group), ids_bt.shape[1] - 1)
-    nats_bt = functional.cross_entropy(
-        logits_btv.float().flatten(0, 1), ids_bt[:, 1:].flatten(), reduction="none"
-    ).view(len(group), -1)
+    # Row by row: a float32 copy of all logits is the largest thing an evaluation would hold.
+    nats_bt = torch.stack(
+        [
+            functional.cross_entropy(row_tv.float(), targets_t, reduction="none")
+            for row_tv, targets_t in zip(logits_btv, ids_bt[:, 1:], strict=True)
+        ]
+    )
     scored_bt = index_bt[:, 1:] >= np.array([[span.first] for span in group])
     return nats_bt.to("cpu", torch.float64)[torch.from_numpy(scored_bt)]
 
