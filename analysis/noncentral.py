@@ -1,10 +1,11 @@
 """The noncentral t distribution: its tails, and the noncentrality that explains a given t."""
 
+import math
 from collections.abc import Callable
 
 from scipy import optimize, special
 
-# From here on the unit noise of the numerator moves no digit that the library's series still has.
+# From here on the limit below has more digits than the library's series.
 _LARGE_NONCENTRALITY = 1e4
 
 
@@ -15,12 +16,11 @@ def noncentral_below(t: float, df: float, noncentrality: float) -> float:
     0.7646
     """
     if abs(noncentrality) < _LARGE_NONCENTRALITY:
-        return float(special.nctdtr(df, noncentrality, t))
-    if noncentrality < 0:
-        return 1 - noncentral_below(-t, df, -noncentrality)
-    if t <= 0:
-        return 0.0
-    return float(special.gammaincc(df / 2, df / 2 * (noncentrality / t) ** 2))
+        value = float(special.nctdtr(df, noncentrality, t))
+        # The series gives NaN where the probability is 0 or 1 to 16 digits; the limit says which.
+        if not math.isnan(value):
+            return value
+    return _without_noise(t, df, noncentrality)
 
 
 def noncentral_above(t: float, df: float, noncentrality: float) -> float:
@@ -30,6 +30,15 @@ def noncentral_above(t: float, df: float, noncentrality: float) -> float:
     0.2354
     """
     return noncentral_below(-t, df, -noncentrality)
+
+
+def _without_noise(t: float, df: float, noncentrality: float) -> float:
+    """The limit of large noncentrality, where Z no longer matters."""
+    if noncentrality < 0:
+        return 1 - _without_noise(-t, df, -noncentrality)
+    if t <= 0:
+        return 0.0
+    return float(special.gammaincc(df / 2, df / 2 * (noncentrality / t) ** 2))
 
 
 def noncentrality_for(t: float, df: float, below: float) -> float:
