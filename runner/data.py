@@ -70,9 +70,12 @@ class Batches:
 
     Epoch ``e`` lays windows of ``seq_len`` + 1 tokens over the split, each sharing one token with
     the next, from an offset of its own, in an order of its own. A step takes the next ``batch``
-    windows of the endless row of epochs; its number is all there is to remember.
+    windows of the endless row of epochs; its number is all there is to remember. An epoch has
+    ``n_windows`` windows. Raises ``ValueError`` when that is less than a batch.
 
-    Raises ``ValueError`` when the split holds fewer windows than a batch.
+    >>> x_bt, y_bt = Batches(np.arange(100, 110), batch=1, seq_len=4, seed=0).at(step=7)
+    >>> (y_bt - x_bt).tolist()
+    [[1, 1, 1, 1]]
     """
 
     def __init__(self, tokens_train: np.ndarray, *, batch: int, seq_len: int, seed: int) -> None:

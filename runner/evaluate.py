@@ -94,6 +94,10 @@ def split_loss(
     Nothing is padded: a last window that is shorter goes through the model alone. Log-softmax in
     float32, sum in float64. The model's train or eval modes are as before afterwards. A loss that
     is not finite is returned as it is. Raises ``ValueError`` as :func:`windows` does.
+
+    >>> indifferent = nn.Embedding.from_pretrained(torch.zeros(3, 3))
+    >>> round(split_loss(indifferent, np.array([0, 2, 1, 1]), window=2, batch=1).ppl, 6)
+    3.0
     """
     stride = window if stride is None else stride
     total_nats, n_scored = 0.0, 0
