@@ -10,7 +10,7 @@ rotary would see absolute positions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -72,6 +72,8 @@ class Attention(nn.Module):
     summary: ClassVar[str]
     source: ClassVar[str]
     Options: ClassVar[type[Options]]
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({},)
+    """Settings that the law test runs, for six heads; the first are the defaults."""
     coupling: Coupling
     shift_invariant: bool = True
     """Whether moving all positions by one amount leaves the output as it was."""

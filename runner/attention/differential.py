@@ -36,6 +36,7 @@ class Differential(HeadAttention):
     summary = "difference of two softmax maps per head, lambda learned, head norm"
     source = "Differential Transformer, T. Ye et al., 2024, https://arxiv.org/abs/2410.05258"
     Options = DifferentialOptions
+    examples = ({}, {"kv_heads": 1}, {"kv_heads": 1, "grouping": "naive"})
     slow = frozenset({"lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"})
 
     def __init__(

@@ -21,6 +21,7 @@ class DifferentialV2(HeadAttention):
         "https://huggingface.co/blog/microsoft/diff-attn-v2"
     )
     Options = HeadOptions
+    examples = ({}, {"kv_heads": 2})
 
     def __init__(self, shape: Shape, options: HeadOptions, make_coupling: MakeCoupling) -> None:
         kv_heads = options.kv_heads or shape.heads

@@ -30,6 +30,7 @@ class Gated(HeadAttention):
         "Free, Z. Qiu et al., 2025, https://arxiv.org/abs/2505.06708"
     )
     Options = GatedOptions
+    examples = ({}, {"gate": "head", "kv_heads": 2})
 
     def __init__(self, shape: Shape, options: GatedOptions, make_coupling: MakeCoupling) -> None:
         super().__init__(shape, make_coupling, kv_heads=options.kv_heads)

@@ -24,6 +24,7 @@ class Grouped(HeadAttention):
         "J. Ainslie et al., 2023, https://arxiv.org/abs/2305.13245"
     )
     Options = GroupedOptions
+    examples = ({}, {"kv_heads": 2})
 
     def __init__(self, shape: Shape, options: GroupedOptions, make_coupling: MakeCoupling) -> None:
         super().__init__(shape, make_coupling, kv_heads=options.kv_heads)

@@ -42,6 +42,7 @@ class Latent(Attention):
         "DeepSeek-AI, 2024, https://arxiv.org/abs/2405.04434"
     )
     Options = LatentOptions
+    examples = ({}, {"kv_rank": 7, "query_rank": 5, "rotary_dim": 14})
 
     def __init__(self, shape: Shape, options: LatentOptions, make_coupling: MakeCoupling) -> None:
         nn.Module.__init__(self)

@@ -36,6 +36,7 @@ class LinearAttention(HeadAttention):
         "A. Katharopoulos et al., 2020, https://arxiv.org/abs/2006.16236"
     )
     Options = LinearOptions
+    examples = ({}, {"chunk": 4}, {"chunk": 5, "norm": "sum", "kv_heads": 2})
 
     def __init__(self, shape: Shape, options: LinearOptions, make_coupling: MakeCoupling) -> None:
         super().__init__(shape, make_coupling, kv_heads=options.kv_heads)

@@ -46,6 +46,8 @@ class MultiTokenOptions(HeadOptions):
     """A sigmoid gate that each head's output opens for itself."""
     cut_documents: bool = True
     """Off, kernels reach over a document's border, as the official code's do in training."""
+    rows: PositiveInt = 128
+    """Query rows whose maps exist at once."""
 
 
 class MultiToken(HeadAttention):
@@ -58,7 +60,13 @@ class MultiToken(HeadAttention):
     summary = "kernels over neighbouring queries and keys, and mixing of heads, around the softmax"
     source = "Multi-Token Attention, O. Golovneva et al., 2025, https://arxiv.org/abs/2504.00927"
     Options = MultiTokenOptions
-    rows_at_once = 128
+    examples = (
+        {},
+        {"rows": 4, "query_kernel": 3, "key_kernel": 4, "padding": "left", "group": 3},
+        {"rows": 5, "kv_heads": 2, "padding": "right", "gate": "vector", "depth_scale": True},
+        {"rows": 3, "after": False, "mix_before": False, "mix_after": "none", "gate": "none"},
+        {"kernel_layers": (1,), "mix_after": "linear", "norm": False},
+    )
 
     def __init__(
         self, shape: Shape, options: MultiTokenOptions, make_coupling: MakeCoupling
@@ -125,8 +133,8 @@ class MultiToken(HeadAttention):
         """
         rows, earlier = q_bhtd.shape[-2], k_bgtd.shape[-2] - q_bhtd.shape[-2]
         outputs = []
-        for start in range(0, rows, self.rows_at_once):
-            end = min(start + self.rows_at_once, rows)
+        for start in range(0, rows, self.options.rows):
+            end = min(start + self.options.rows, rows)
             block = (
                 q_bhtd[:, :, max(start - self._reach(), 0) : end],
                 k_bgtd[:, :, : earlier + end],

@@ -89,6 +89,15 @@ class QKNorm(HeadAttention):
         "al., 2025, https://arxiv.org/abs/2505.09388"
     )
     Options = QKNormOptions
+    examples = (
+        {},
+        {"form": "rms_offset", "scale": 0.25, "kv_heads": 3},
+        {"form": "whole", "eps": 1e-5, "kv_heads": 2},
+        {"form": "layer", "kv_heads": 2},
+        {"form": "l2", "length": 70},
+        {"form": "l2", "place": "after_rotary"},
+        {"place": "after_rotary"},
+    )
 
     def __init__(self, shape: Shape, options: QKNormOptions, make_coupling: MakeCoupling) -> None:
         super().__init__(shape, make_coupling, kv_heads=options.kv_heads)

@@ -34,6 +34,7 @@ class Sink(HeadAttention):
         "OpenAI, 2025, https://arxiv.org/abs/2508.10925"
     )
     Options = SinkOptions
+    examples = ({}, {"sink": "zero", "kv_heads": 2})
 
     def __init__(self, shape: Shape, options: SinkOptions, make_coupling: MakeCoupling) -> None:
         super().__init__(shape, make_coupling, kv_heads=options.kv_heads)

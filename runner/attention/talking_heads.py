@@ -16,6 +16,7 @@ class TalkingHeads(MultiToken):
     summary = "heads exchange scores before the softmax and weights after it"
     source = "Talking-Heads Attention, N. Shazeer et al., 2020, https://arxiv.org/abs/2003.02436"
     Options = HeadOptions
+    examples = ({}, {"kv_heads": 2})
 
     def __init__(self, shape: Shape, options: HeadOptions, make_coupling: MakeCoupling) -> None:
         mixtures_only = MultiTokenOptions(

@@ -34,6 +34,7 @@ class Affine(Coupling):
         "using Real NVP, L. Dinh et al., 2016, https://arxiv.org/abs/1605.08803"
     )
     Options = AffineOptions
+    examples = ({}, {"hidden": 3, "bound": 0.5, "pairs": 2})
     gates = frozenset({"outer", "outer_bias"})
 
     def __init__(self, options: AffineOptions, *, heads: int, kv_heads: int, head_dim: int) -> None:

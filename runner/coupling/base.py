@@ -8,7 +8,7 @@ share; with one query per key that is the plain case.
 
 from __future__ import annotations
 
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -33,6 +33,8 @@ class Coupling(nn.Module):
     summary: ClassVar[str]
     source: ClassVar[str]
     Options: ClassVar[type[Options]]
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({},)
+    """Settings that the law test runs; the first are the defaults."""
     gates: ClassVar[frozenset[str]] = frozenset()
     invertible: ClassVar[bool] = True
     changes_keys: ClassVar[bool] = True

@@ -33,6 +33,7 @@ class Euler(Coupling):
         "B. Gahtan and A. M. Bronstein, 2026, https://arxiv.org/abs/2604.01683v1"
     )
     Options = DynamicsOptions
+    examples = ({}, {"hidden": 3, "steps": 3, "dt": 0.1})
     gates = frozenset({"dt"})
     invertible = False
 
