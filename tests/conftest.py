@@ -1,4 +1,4 @@
-"""What every test relies on: one thread, a cache of its own, a small study that trains in a second."""
+"""What every test relies on: one thread, a cache of its own, a study that trains in a second."""
 
 import os
 import random
