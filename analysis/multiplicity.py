@@ -50,8 +50,7 @@ def survives(
     >>> survives([0.05 / 11] + [0.5] * 10).sum()
     np.int64(1)
     """
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, such as 0.05; got {alpha}.")
+    _check_alpha(alpha)
     p, m = _family(p, family_size)
     if method == "bonferroni":
         return np.asarray(p <= alpha / m)
@@ -71,9 +70,14 @@ def survives(
 def simultaneous_confidence(alpha: float, family_size: int) -> float:
     """Return the level at which each of m intervals leaves alpha / m outside.
 
+    Raises ValueError for an alpha outside (0, 1) or an empty family.
+
     >>> simultaneous_confidence(0.05, 8)
     0.99375
     """
+    _check_alpha(alpha)
+    if family_size < 1:
+        raise ValueError(f"A family holds at least one comparison; got {family_size}.")
     return 1 - alpha / family_size
 
 
@@ -86,8 +90,14 @@ def fixed_sequence(p: ArrayLike, alpha: float = 0.05) -> BoolArray:
     >>> fixed_sequence([0.01, 0.20, 0.001]).tolist()
     [True, False, False]
     """
+    _check_alpha(alpha)
     p, _ = _family(p, None)
     return np.asarray(np.logical_and.accumulate(p <= alpha))
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha must lie between 0 and 1, such as 0.05; got {alpha}.")
 
 
 def _family(p: ArrayLike, family_size: int | None) -> tuple[FloatArray, int]:
