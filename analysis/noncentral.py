@@ -1,7 +1,6 @@
 """The noncentral t distribution: its tails, and the noncentrality that explains a given t."""
 
 import math
-from collections.abc import Callable
 
 from scipy import optimize, special
 
@@ -38,7 +37,8 @@ def _without_noise(t: float, df: float, noncentrality: float) -> float:
         return 1 - _without_noise(-t, df, -noncentrality)
     if t <= 0:
         return 0.0
-    return float(special.gammaincc(df / 2, df / 2 * (noncentrality / t) ** 2))
+    ratio = noncentrality / t
+    return float(special.gammaincc(df / 2, df / 2 * ratio * ratio))
 
 
 def noncentrality_for(t: float, df: float, below: float) -> float:
@@ -47,17 +47,16 @@ def noncentrality_for(t: float, df: float, below: float) -> float:
     >>> round(noncentrality_for(0.0, 4.0, 0.025), 6)
     1.959964
     """
-    return decreasing_root(lambda value: noncentral_below(t, df, value) - below, start=t)
 
+    def excess(noncentrality: float) -> float:
+        return noncentral_below(t, df, noncentrality) - below
 
-def decreasing_root(function: Callable[[float], float], start: float) -> float:
-    """Return where a decreasing function crosses zero, searching outwards from the start."""
-    step = 1.0 + abs(start) / 2
-    low, high = start - step, start + step
-    while function(low) < 0:
+    step = 1.0 + abs(t) / 2
+    low, high = t - step, t + step
+    while excess(low) < 0:
         step *= 2
         low -= step
-    while function(high) > 0:
+    while excess(high) > 0:
         step *= 2
         high += step
-    return float(optimize.brentq(function, low, high, xtol=1e-13, rtol=1e-14))
+    return float(optimize.brentq(excess, low, high, xtol=1e-13, rtol=1e-14))

@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from scipy import special
+from scipy import optimize, special
 
-from .noncentral import decreasing_root, noncentral_above, noncentral_below
+from .noncentral import noncentral_above, noncentral_below
 from .student import Alternative, check_alternative, quantile, satterthwaite
 
 MOST_SEEDS = 1_000_000
@@ -93,9 +93,14 @@ def minimum_detectable(
     """
     _check_target(target_power, alpha)
     se, df, critical = _design(sd_x, n_x, sd_y, n_y, alpha, alternative)
-    return se * decreasing_root(
-        lambda shift: target_power - _power(shift, df, critical, alternative), start=critical
-    )
+
+    def missing(shift: float) -> float:
+        return target_power - _power(shift, df, critical, alternative)
+
+    high = 1.0
+    while missing(high) > 0:
+        high *= 2
+    return se * float(optimize.brentq(missing, 0.0, high, xtol=1e-13, rtol=1e-14))
 
 
 @dataclass(frozen=True)
