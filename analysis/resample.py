@@ -192,7 +192,7 @@ def _welch_excess(
     d_observed, v_observed = _difference_and_variance(values, observed)
     ours = _towards(d, alternative) * abs(d) * v_observed
     theirs = _towards(d_observed, alternative) * abs(d_observed) * v
-    scale = len(values) ** 4 * float(abs(v_observed[0]) + d_observed[0] ** 2)
+    scale = len(values) ** 4 * (abs(v_observed[0]) + d_observed[0] ** 2)
     return ours - theirs, scale
 
 
