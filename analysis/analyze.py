@@ -81,6 +81,9 @@ def analyze(
 
 def _source(paths: Sequence[Path], family: Path | None, metric: str | None) -> tuple[Source, Path]:
     first = paths[0]
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"{path}: does not exist; give a results folder or tidy tables")
     if not first.is_dir():
         return _tables(paths, family, metric), Path(f"{first.stem}-report")
     if len(paths) > 1:

@@ -76,7 +76,12 @@ def _rows(
     rows = _tests(chosen, declared.alternative, declared.alpha)
     kept = [[*sample.flags, *outside.get(sample.comparison.name, ())] for sample in chosen]
     for flags, reason, constant in zip(kept, rows["reason"], rows["constant"], strict=True):
-        flags.extend([reason] if reason else ["constant_arm"] if constant else [])
+        # An arm that lacks runs is incomplete, not degenerate: what is there says nothing yet.
+        lacking = reason in ("no_data", "one_run") and "incomplete" in _effects(flags)
+        if reason and not lacking:
+            flags.append(reason)
+        elif constant:
+            flags.append("constant_arm")
     untested = [_effects(flags) & {"refuses", "incomplete"} != set() for flags in kept]
     rows.loc[untested, ["ci_low", "ci_high", "ci_one_sided", "t", "df", "p"]] = math.nan
     p = rows["p"].to_numpy()

@@ -91,11 +91,15 @@ class RunRecord:
 
     @property
     def status(self) -> str:
-        """Return done, diverged, failed, stopped or missing (no attempt has ended yet)."""
+        """Return done, diverged, failed, stopped or missing.
+
+        Only result.json says that a run is over: where it was deleted, the run is missing again
+        whatever its attempts say.
+        """
         if self.result is not None:
             return self.result.status
-        ends = [line for line in self.attempts if line.get("event") == "end"]
-        return str(ends[-1].get("reason", "failed")) if ends else "missing"
+        ends = [line["reason"] for line in self.attempts if line.get("event") == "end"]
+        return str(ends[-1]) if ends and ends[-1] in ("failed", "stopped") else "missing"
 
 
 def to_json(value: Any) -> str:

@@ -39,6 +39,7 @@ class Flag:
 FLAGS = {
     "no_data": Flag("refuses", "An arm has no value of this metric and split."),
     "one_run": Flag("refuses", "An arm has a single run, and one run has no spread."),
+    "non_finite": Flag("refuses", "An arm holds a value that is not finite."),
     "both_constant": Flag(
         "refuses",
         "The values of both arms do not vary beyond the resolution of the numbers, so no test "

@@ -81,12 +81,18 @@ def small_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def small_study_toml(small_text: Path) -> str:
+    """The small study as it stands in its file."""
+    return SMALL_STUDY.format(text=small_text)
+
+
 @pytest.fixture
-def small_study(tmp_path: Path, small_text: Path) -> Callable[..., Path]:
+def small_study(tmp_path: Path, small_study_toml: str) -> Callable[..., Path]:
     """Writes the small study, with texts replaced, and returns its path."""
 
     def write(*replacements: tuple[str, str], name: str = "small.toml") -> Path:
-        text = SMALL_STUDY.format(text=small_text)
+        text = small_study_toml
         for old, new in replacements:
             assert old in text, f"the small study has no {old!r}"
             text = text.replace(old, new)

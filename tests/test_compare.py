@@ -173,6 +173,12 @@ def test_three_seeds_survive_only_on_normality_and_two_only_describe():
     assert (found["verdict"], found["flags"]) == ("suggestive", "two_runs")
 
 
+def test_an_arm_whose_runs_all_diverged_is_incomplete_rather_than_degenerate():
+    found = row(compare(table(VALUES | {"coupled": ["NaN"] * 5}), family()))
+    assert found["verdict"] == "incomplete"
+    assert "no_data" not in found["flags"]
+
+
 def test_one_run_has_no_spread():
     found = row(compare(table({arm: vs[:1] for arm, vs in VALUES.items()}), family(seeds=(1,))))
     assert found["verdict"] == "refused"

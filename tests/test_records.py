@@ -112,6 +112,8 @@ def test_the_status_of_a_run_without_result_is_its_last_attempts(folder):
     with open(log, "a", encoding="utf-8") as file:
         file.write('{"event": "start"}\n{"event": "end", "reason": "stop')
     assert read_run(folder).status == "failed"
+    log.write_text('{"event": "end", "reason": "done"}\n', encoding="utf-8")
+    assert read_run(folder).status == "missing"
 
 
 def test_a_torn_last_line_is_no_record_but_a_broken_one_inside_is_an_error(tmp_path):

@@ -1,9 +1,9 @@
 """The study file: what it means, and a sentence for every way to get it wrong."""
 
 import pytest
-from runner.plan import shipped_studies
 
 from analysis.study import Train, load_study, parse_study
+from runner.plan import shipped_studies
 
 
 def study_text(small_study, *replacements):
