@@ -30,7 +30,11 @@ def finished(tmp_path_factory, small_study_toml):
     folder = tmp_path_factory.mktemp("finished")
     study = folder / "small.toml"
     study.write_text(small_study_toml, encoding="utf-8")
-    ended = cqk("run", study, "--results", folder / "results")
+    # The user's own packages of our generic names must reach neither the command nor its children.
+    for name in ("analysis", "runner"):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text("raise SystemExit('theirs')\n")
+    ended = cqk("run", study, "--results", folder / "results", cwd=folder)
     assert ended.returncode == 0, ended.stderr
     return ended, study, folder / "results" / "small"
 
