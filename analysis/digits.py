@@ -76,7 +76,8 @@ def format_p(p: object, threshold: float = math.nan) -> str:
         return DASH
     if x < 1e-4 and not x > threshold:
         return "< 0.0001"
-    for places in range(3 if x >= 0.1 else 4, 17):
+    fewest = 3 if x >= 0.1 else 4 if x >= 1e-4 else 5
+    for places in range(fewest, 17):
         text = f"{x:.{places}f}"
         if float(text) > 0 and (float(text) <= threshold) == (x <= threshold):
             return text

@@ -25,8 +25,8 @@ from . import digits, wording
 
 Row = Mapping[str, Any]
 
-PAGE = 24
-_WIDTH_INCHES = 5.6
+PAGE = 16
+_WIDTH_INCHES = 4.8
 _SMALLEST_P = 1e-12
 
 # Colours that stay apart for colour-blind readers and dark enough to be read as text on white;
@@ -45,16 +45,15 @@ _STYLE: Any = {
     **seaborn.axes_style("whitegrid"),
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9,
-    "axes.labelsize": 9,
-    "axes.titlesize": 9,
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
     "axes.titlelocation": "left",
     "axes.edgecolor": _INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "grid.color": "#E6E9EC",
     "xtick.bottom": True,
-    "ytick.labelsize": 8,
     "legend.fontsize": 8,
     "legend.frameon": False,
     # Names are the user's: a dollar sign in one must not start a formula.
@@ -63,7 +62,7 @@ _STYLE: Any = {
     "pdf.fonttype": 42,
     "axes.unicode_minus": False,
     "svg.hashsalt": "cqk",
-    "savefig.dpi": 160,
+    "savefig.dpi": 200,
 }
 
 
@@ -98,7 +97,7 @@ def gain(rows: pd.DataFrame, label: str) -> list[Figure]:
     Lines are set apart sideways by a hair, so that intervals at one x do not hide each other.
     """
     with matplotlib.rc_context(_STYLE):
-        figure, axes = _canvas(3.4)
+        figure, axes = _canvas(3.0 + 0.18 * rows["series"].nunique())
         axes.axhline(0, color=_INK, linewidth=1)
         for i, (name, line) in enumerate(rows.groupby("series", sort=False)):
             style = {"color": _COLOURS[i % len(_COLOURS)], "marker": "osDPX^v"[i % 7]}
@@ -119,7 +118,7 @@ def curves(bands: pd.DataFrame, metric: str) -> list[Figure]:
     """Draw mean curves with their band over seeds: a panel per cell, a colour per arm.
 
     `bands` has the columns of curves.band and `cell`. The vertical axis starts where the curves
-    are after a tenth of the tokens, since the first steps would flatten all that follows.
+    are after a quarter of the tokens, since the first steps would flatten all that follows.
     """
     cells = list(dict.fromkeys(bands["cell"]))
     return [
@@ -189,7 +188,7 @@ def _filled(panels: Sequence[tuple[str, list[str]]]) -> Iterator[list[tuple[str,
         yield page
 
 
-def _wrap(name: str, letters: int = 26) -> str:
+def _wrap(name: str, letters: int = 22) -> str:
     return "\n".join(textwrap.wrap(name, letters, break_on_hyphens=False)) or name
 
 
@@ -217,7 +216,7 @@ def _forest(rows: Sequence[Row], seeds: pd.DataFrame) -> Figure:
         for position, row in enumerate(rows):
             _forest_line(axes, position, row, by_comparison.get(row["comparison"], ()))
             _verdict_note(axes, position, row)
-        axes.locator_params(axis="x", nbins=6)
+        axes.locator_params(axis="x", nbins=5)
         axes.set_xlabel(_difference_label(row["metric"] for row in rows))
     return figure
 
@@ -265,9 +264,9 @@ def _seed_page(
                 labels = _seed_panel(axes, arms, those, here)
                 axes.set_yticks(range(len(arms)), labels if axes is line[0] else [""] * len(arms))
                 # The cell's line may run over the next panel, whose own first line is empty.
-                first = cell if axes is line[0] else ""
-                axes.set_title("\n".join(part for part in (first or " ", split) if part))
-        figure.supxlabel(_with_unit(metric), fontsize=9)
+                first = f"{cell if axes is line[0] else ''}\n" if cell else ""
+                axes.set_title(first + split)
+        figure.supxlabel(_with_unit(metric), fontsize=8)
     return figure
 
 
@@ -286,7 +285,7 @@ def _seed_panel(axes: Any, arms: list[str], runs: pd.DataFrame, summary: pd.Data
         short = "" if row["n"] == row["runs"] else f"\n({row['n']} of {row['runs']} runs)"
         labels.append(_wrap(str(arm), 18) + short)
     axes.set_ylim(len(arms) - 0.5, -0.5)
-    axes.locator_params(axis="x", nbins=4)
+    axes.locator_params(axis="x", nbins=3)
     axes.grid(axis="y", visible=False)
     return labels
 
@@ -309,8 +308,8 @@ def _curve_page(cells: Sequence[str], bands: pd.DataFrame, metric: str) -> Figur
         handles = [Line2D([], [], color=c, label=_wrap(arm, 60)) for arm, c in colours.items()]
         handles += [Line2D([], [], color=_INK, ls=d, label=split) for split, d in dashes.items()]
         figure.legend(handles=handles, loc="outside upper left", ncols=2)
-        figure.supylabel(_with_unit(metric), fontsize=9)
-        figure.supxlabel("tokens", fontsize=9)
+        figure.supylabel(_with_unit(metric), fontsize=8)
+        figure.supxlabel("tokens", fontsize=8)
     return figure
 
 
@@ -321,7 +320,7 @@ def _curve_panel(
         axes.fill_between(line["tokens"], line["low"], line["high"], color=colours[arm],
                           alpha=0.2, linewidth=0)  # fmt: skip
         axes.plot(line["tokens"], line["mean"], dashes[split], color=colours[arm], linewidth=1.2)
-    late = bands[bands["tokens"] >= bands["tokens"].max() / 10]
+    late = bands[bands["tokens"] >= bands["tokens"].max() / 4]
     low, high = late["mean"].min(), late["mean"].max()
     if high > low:
         axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))

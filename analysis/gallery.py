@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,10 @@ from . import curves, figures, points, tables
 
 # A curve of more points than this per run is smoothed before seeds are averaged.
 _POINTS_SHOWN = 60
+
+_OWN_FILE = re.compile(
+    r"(differences|seeds|p_ladder|gain_by_size|gain_by_length|curves|family)(-\d+)?\.(pdf|png)"
+)
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,15 @@ class _Planned:
 
 
 def draw(folder: Path, material: Material) -> list[Drawn]:
-    """Draw every figure that the material allows and write it as PDF and PNG into `folder`."""
+    """Draw every figure that the material allows and write it as PDF and PNG into `folder`.
+
+    Figures that an earlier report left there are removed, so that none contradicts this one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        if _OWN_FILE.fullmatch(old.name):
+            old.unlink()
     drawn: list[Drawn] = []
-    if material.declared.empty:
-        return drawn
     for planned in _plan(material):
         for number, figure in enumerate(planned.pages, start=1):
             stem = planned.name if number == 1 else f"{planned.name}-{number}"
@@ -71,6 +80,8 @@ def draw(folder: Path, material: Material) -> list[Drawn]:
 
 
 def _plan(material: Material) -> list[_Planned]:
+    if material.declared.empty:
+        return []
     makers = (_differences, _seeds, _p_ladder, _gain_by_size, _gain_by_length, _curves, _family)
     return [planned for maker in makers if (planned := maker(material))]
 
@@ -141,19 +152,19 @@ def _curves(material: Material) -> _Planned | None:
     if material.curves is None:
         return None
     cells = material.runs[["run_id", "cell"]].drop_duplicates()
-    logged = material.curves[material.curves["metric"] == material.metric].merge(cells, on="run_id")
+    logged = cells.merge(material.curves[material.curves["metric"] == material.metric], on="run_id")
     if logged.empty:
         return None
     bands = [
         _band(part).assign(cell=str(cell))
-        for (cell, _), part in logged.groupby(["cell", "split"], sort=False)
+        for (cell, _, _), part in logged.groupby(["cell", "arm", "split"], sort=False)
     ]
     return _Planned(
         "curves",
         "Training curves",
         "Mean over seeds and its two-sided 95% t interval; a run counts up to its last finite "
         f"value. Curves of more than {_POINTS_SHOWN} points are smoothed (exponential moving "
-        "average). The vertical axis begins at the level reached after a tenth of the tokens.",
+        "average). The vertical axis begins at the level reached after a quarter of the tokens.",
         figures.curves(pd.concat(bands), material.metric),
     )
 

@@ -28,7 +28,8 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
     """
     absent = [column for column in _COLUMNS if column not in frame and "arm" in frame]
     frame = frame.assign(**dict.fromkeys(absent))
-    return frame.assign(split=frame["split"].fillna("").astype(str))
+    split = frame["split"].astype(object)
+    return frame.assign(split=split.where(split.notna(), "").astype(str))
 
 
 def cell_axes(runs: pd.DataFrame, where: Where) -> list[str]:
@@ -101,6 +102,8 @@ def gain_points(
             for row in comparisons.to_dict("records")
         ]
     ).dropna(subset=["x", "difference"])
+    if gains.empty:
+        return gains.assign(series="")
     fixed = pd.DataFrame([where.get(name, {}) for name in gains["comparison"]], index=gains.index)
     still = [axis for axis in map(str, fixed) if not _moves(fixed, gains, axis)]
     pair = gains["treatment"] + " against " + gains["baseline"]

@@ -145,10 +145,11 @@ def _view(runs: pd.DataFrame, comparisons: pd.DataFrame, context: ReportContext)
     """Pick and word what the templates place."""
     family = context.family
     declared, held_out = split_rows(comparisons, family)
+    both = tables.side_by_side(declared, held_out, family.splits) if family.replicate_on else None
     broken = points.unfinished(runs)
     return {
         "verdicts": tables.verdicts(declared, family.correction),
-        "replication": tables.side_by_side(declared, held_out) if family.replicate_on else None,
+        "replication": both,
         "everything": tables.full(comparisons),
         "paragraphs": _paragraphs(declared, held_out, family),
         "flags": _flags(comparisons, context.flag_explanations),
@@ -213,7 +214,7 @@ def _write_tables(
     written += tables.write(folder / "arms", arms, summary)
     if family.replicate_on:
         both = pd.concat([declared, held_out])
-        table = tables.side_by_side(declared, held_out)
+        table = tables.side_by_side(declared, held_out, family.splits)
         written += tables.write(folder / "replication", table, both)
     return written
 

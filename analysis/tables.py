@@ -49,6 +49,11 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    # After a row's end LaTeX would take a bracket or a star for an argument.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
     "±": r"\(\pm\)",
     "†": r"\(\dagger\)",
     "–": "--",
@@ -61,7 +66,12 @@ def escape_latex(text: str) -> str:
     >>> print(escape_latex("a_b & c"), escape_latex("-0.3 ± 0.1"))
     a\_b \& c \(-\)0.3 \(\pm\) 0.1
     """
-    escaped = "".join(_LATEX.get(letter, letter) for letter in " ".join(text.split()))
+    text = " ".join(text.split())
+    escaped = "".join(
+        # Two hyphens of a name stay two hyphens and become no dash.
+        "-{}" if letter == following == "-" else _LATEX.get(letter, letter)
+        for letter, following in zip(text, f"{text[1:]} ", strict=False)
+    )
     return re.sub(r"(?<![\w.)-])-(?=\d)", r"\\(-\\)", escaped)
 
 
@@ -92,7 +102,7 @@ def plain(table: Table) -> str:
     ------  ------
     affine  0.0031
     """
-    lines = [table.header, *table.rows]
+    lines = [tuple(" ".join(c.split()) for c in line) for line in (table.header, *table.rows)]
     widths = [max(len(line[j]) for line in lines) for j in range(len(table.header))]
     lines.insert(1, tuple("-" * width for width in widths))
     padded = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in lines]
@@ -116,8 +126,8 @@ def verdict_table(comparisons: pd.DataFrame, correction: str = "bonferroni") -> 
 def verdicts(comparisons: pd.DataFrame, correction: str = "bonferroni") -> Table:
     """Return one line per comparison, p adjusted by the family's own correction."""
     header = (
-        "comparison", "metric", "split", "difference", "interval", "p",
-        f"p {correction.capitalize()}", "m", "Hedges g", "n", "verdict",
+        "comparison", "verdict", "metric", "split", "difference", "interval", "p",
+        f"p {correction.capitalize()}", "m", "Hedges g", "n",
     )  # fmt: skip
     rows = [_verdict_cells(row, f"p_{correction}") for row in records(comparisons)]
     return Table(header, tuple(rows))
@@ -136,31 +146,33 @@ def arm_means(summary: pd.DataFrame, beaten: points.Beaten) -> Table:
     }
     lines = list(dict.fromkeys(key[:2] for key in shown))
     places = list(dict.fromkeys(key[2:] for key in shown))
+    celled = any(where for _, where in lines)
     rows, strong = [], set()
     for i, (arm, where) in enumerate(lines):
         others = {name for name, there in lines if there == where} - {arm}
-        texts = [arm, where or digits.DASH]
+        texts = [arm, where or digits.DASH] if celled else [arm]
         for place in places:
             losers = beaten.get((arm, where, *place), frozenset())
             if others and others <= losers:
                 strong.add((i, len(texts)))
             texts.append(shown.get((arm, where, *place), digits.DASH) + ("†" if losers else ""))
         rows.append(tuple(texts))
-    header = ("arm", "cell", *(_place(*place) for place in places))
+    header = ("arm", *(["cell"] if celled else []), *(_place(*place) for place in places))
     return Table(header, tuple(rows), frozenset(strong))
 
 
-def side_by_side(declared: pd.DataFrame, held_out: pd.DataFrame) -> Table:
+def side_by_side(declared: pd.DataFrame, held_out: pd.DataFrame, splits: Sequence[str]) -> Table:
     """Return the declared comparison and its replication on the held-out split, line by line."""
     replicated = {row["comparison"]: row for row in records(held_out)}
     rows = []
     for row in records(declared):
         other = replicated.get(row["comparison"])
-        cells = _result_cells(other) if other else (digits.DASH,) * 4
-        rows.append((str(row["comparison"]), *_result_cells(row), *cells))
-    heads = ("difference", "interval", "p", "verdict")
-    splits = [_first(frame["split"]) for frame in (declared, held_out)]
-    header = ("comparison", *(f"{head} ({split})" for split in splits for head in heads))
+        results = (_result_cells(row), _result_cells(other) if other else (digits.DASH,) * 4)
+        # Verdicts stand next to each other, then differences, and so on.
+        pairs = (text for pair in zip(*results, strict=True) for text in pair)
+        rows.append((str(row["comparison"]), *pairs))
+    heads = ("verdict", "difference", "interval", "p")
+    header = ("comparison", *(f"{head} ({split})" for head in heads for split in splits))
     return Table(header, tuple(rows))
 
 
@@ -198,19 +210,16 @@ def _place(metric: str, split: object) -> str:
     return metric if digits.missing(split) else f"{metric} ({split})"
 
 
-def _first(splits: pd.Series[str]) -> str:
-    return str(splits.iloc[0]) if len(splits) else "held out"
-
-
 def _result_cells(row: dict[str, Any]) -> tuple[str, ...]:
     p = digits.format_p(row["p"], digits.number(row["alpha"]))
-    return digits.format_difference(row), digits.format_interval(row), p, str(row["verdict"])
+    return str(row["verdict"]), digits.format_difference(row), digits.format_interval(row), p
 
 
 def _verdict_cells(row: dict[str, Any], adjusted: str) -> tuple[str, ...]:
     g, alpha = digits.number(row["hedges_g"]), digits.number(row["alpha"])
     return (
         str(row["comparison"]),
+        str(row["verdict"]),
         str(row["metric"]),
         cell(row["split"]),
         digits.format_difference(row),
@@ -220,5 +229,4 @@ def _verdict_cells(row: dict[str, Any], adjusted: str) -> tuple[str, ...]:
         digits.count(row["family_size"]),
         digits.DASH if g != g else f"{g:.2f}",
         f"{digits.count(row['n_treatment'])} v {digits.count(row['n_baseline'])}",
-        str(row["verdict"]),
     )

@@ -125,7 +125,7 @@ def _tested(row: Row) -> str:
         most = "at most" if row["alternative"] == "less" else "at least"
         bound = f", one-sided bound {most} {format_number(row['ci_one_sided'], half_width(row))}"
     return (
-        f"{_test(row).capitalize()} for a {_SIDES[str(row['alternative'])]} value: "
+        f"{_test(row)}, for a {_SIDES[str(row['alternative'])]} value: "
         f"t = {number(row['t']):.2f}, df = {number(row['df']):.1f}, "
         f"{p_is(row['p'], alpha)}{bound}. "
         f"Adjusted for {plural(row['family_size'], 'declared comparison')}: "
@@ -135,7 +135,7 @@ def _tested(row: Row) -> str:
 
 def _test(row: Row) -> str:
     sided = "two-sided" if row["alternative"] == "two-sided" else "one-sided"
-    return f"{sided} {row.get('test', 'Welch')} test"
+    return f"{row.get('test', 'Welch')} test, {sided}"
 
 
 def _effect(row: Row) -> str:
