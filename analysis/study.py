@@ -61,6 +61,11 @@ class Train(Section):
     ``tokens`` is the budget in target tokens and ``batch`` counts sequences per optimiser step: a
     run takes ``tokens // (batch * seq_len)`` steps. ``lr`` is the peak of a linear warm-up followed
     by a cosine that ends at ``lr * final_lr_fraction``.
+
+    ``checkpoint`` says which weights both splits are scored with at the end: the last ones, or
+    those whose validation loss was lowest at the steps of ``evaluate_every``. A batch is cut into
+    ``devices * gradient_accumulation`` equal parts, which changes memory and last digits only.
+    ``determinism = "auto"`` is strict on a CPU and warns on a GPU.
     """
 
     seq_len: Positive
@@ -79,6 +84,12 @@ class Train(Section):
     eval_batch: Positive = 32
     checkpoint_every: Positive = 200
     diverged_above_nats: Annotated[float, Field(gt=0)] | None = None
+    checkpoint: Literal["last", "best_valid"] = "last"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    devices: Positive = 1
+    gradient_accumulation: Positive = 1
+    activation_checkpointing: bool = False
+    determinism: Literal["auto", "strict", "warn", "off"] = "auto"
 
     @property
     def steps(self) -> int:
@@ -92,6 +103,22 @@ class Train(Section):
                 f"tokens = {self.tokens} is less than one step of batch * seq_len = "
                 f"{self.batch * self.seq_len} tokens; raise tokens or lower batch"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _batch_splits_evenly(self) -> Self:
+        parts = self.devices * self.gradient_accumulation
+        if self.batch % parts:
+            raise ValueError(
+                f"batch = {self.batch} cannot be cut into devices * gradient_accumulation = "
+                f"{parts} equal parts; take a multiple of {parts}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _choice_has_candidates(self) -> Self:
+        if self.checkpoint == "best_valid" and self.evaluate_every is None:
+            raise ValueError('checkpoint = "best_valid" needs evaluate_every = N: steps to choose')
         return self
 
 
