@@ -156,13 +156,23 @@ def save(figure: Figure, stem: Path) -> bytes:
     undated = {"CreationDate": None, "Creator": None, "Producer": None}
     buffer = BytesIO()
     with matplotlib.rc_context(_STYLE):
-        # One layout for three formats: it costs as much as drawing.
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        _settle_layout(figure)
         figure.savefig(stem.with_name(f"{stem.name}.pdf"), metadata=undated)
         figure.savefig(stem.with_name(f"{stem.name}.png"), metadata={"Software": None})
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
+
+
+def _settle_layout(figure: Figure) -> None:
+    """Lay the figure out once for all formats, to a millionth of its size.
+
+    The solver's last digits depend on the order of hashes, and SVG names its parts after them.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = axes.get_position().bounds
+        axes.set_position((round(left, 6), round(bottom, 6), round(width, 6), round(height, 6)))
 
 
 def _canvas(height: float) -> tuple[Figure, Any]:
@@ -243,7 +253,7 @@ def _difference_label(metrics: Any) -> str:
 
 def _with_unit(metric: str) -> str:
     unit = wording.unit(metric)
-    return metric if unit == metric else f"{metric}, {unit}"
+    return f"{metric}, {unit}" if unit else metric
 
 
 def _seed_page(

@@ -17,19 +17,22 @@ Where = Mapping[str, Mapping[str, Any]]
 Beaten = Mapping[tuple[str, str, str, str], frozenset[str]]
 """(arm, cell in words, metric, split) -> the baselines it was shown to be better than there."""
 
-_COLUMNS = ("run_id", "preset", "params", "corpus", "tokenizer", "seq_len", "tokens", "split")
+_COLUMNS = ("run_id", "preset", "params", "corpus", "tokenizer", "seq_len", "tokens")
 _CELL_AXES = ("preset", "seq_len", "tokens", "corpus", "tokenizer")
 
 
-def completed(frame: pd.DataFrame) -> pd.DataFrame:
+def completed(frame: pd.DataFrame, split: str) -> pd.DataFrame:
     """Return the frame with every column that a report reads; a table of others may lack some.
 
-    A run without an id is told apart by its arm, seed and cell; a split without a name is "".
+    A run without an id is told apart by its arm, seed and cell. A table without the column split
+    is taken to hold the declared `split`; a split left empty is "".
     """
+    if "split" not in frame:
+        frame = frame.assign(split=split)
     absent = [column for column in _COLUMNS if column not in frame and "arm" in frame]
     frame = frame.assign(**dict.fromkeys(absent))
-    split = frame["split"].astype(object)
-    return frame.assign(split=split.where(split.notna(), "").astype(str))
+    splits = frame["split"].astype(object)
+    return frame.assign(split=splits.where(splits.notna(), "").astype(str))
 
 
 def cell_axes(runs: pd.DataFrame, where: Where) -> list[str]:

@@ -99,7 +99,8 @@ def write_report(
     the caller's and are linked when they lie in `out`.
     """
     out.mkdir(parents=True, exist_ok=True)
-    runs, comparisons = points.completed(runs), points.completed(comparisons)
+    split = context.family.split
+    runs, comparisons = points.completed(runs, split), points.completed(comparisons, split)
     runs = points.with_cell(runs, points.cell_axes(runs, context.family.where))
     summary = points.arm_summary(runs)
     declared, held_out = split_rows(comparisons, context.family)

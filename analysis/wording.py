@@ -34,12 +34,12 @@ _SIDES = {"less": "lower", "greater": "higher", "two-sided": "different"}
 
 
 def unit(metric: str) -> str:
-    """Return the unit of a metric, or the metric's own name when it is not one of ours.
+    """Return the unit of a metric, nothing when the metric is not one of ours.
 
     >>> unit("loss"), unit("bleu")
-    ('nats per token', 'bleu')
+    ('nats per token', '')
     """
-    return _UNITS.get(metric, metric)
+    return _UNITS.get(metric, "")
 
 
 def flags(row: Row) -> tuple[str, ...]:
@@ -88,6 +88,11 @@ def _quantity(row: Row) -> str:
     return f"{row['metric']}{split}"
 
 
+def _amount(row: Row) -> str:
+    """Return the difference with its unit."""
+    return f"{format_difference(row)} {unit(str(row['metric']))}".rstrip()
+
+
 def _level(row: Row) -> str:
     return f"{100 * number(row['ci_level']):g}%"
 
@@ -106,7 +111,7 @@ def _measured(row: Row) -> str:
         f"{format_mean(row['mean_treatment'], row['sd_treatment'], row['n_treatment'])}, "
         f"{row['baseline']} "
         f"{format_mean(row['mean_baseline'], row['sd_baseline'], row['n_baseline'])}. Difference "
-        f"{format_difference(row)} {unit(str(row['metric']))}{relative}, two-sided {_level(row)} "
+        f"{_amount(row)}{relative}, two-sided {_level(row)} "
         f"interval {format_interval(row)}."
     )
 
@@ -182,9 +187,18 @@ def _normality(row: Row) -> str:
     )
 
 
+def _other_side(row: Row) -> bool:
+    """Tell whether the interval lies wholly on the side that was not declared."""
+    if row["alternative"] == "less":
+        return number(row["ci_low"]) > 0
+    return row["alternative"] == "greater" and number(row["ci_high"]) < 0
+
+
 def _still_possible(row: Row) -> str:
     if missing(row["ci_low"]):
         return "This is not evidence that the two are equal."
+    if _other_side(row):
+        return "The interval lies wholly on the other side, for which no test was declared."
     spread = half_width(row)
     text = (
         "This is not evidence that the two are equal: the interval allows differences from "
@@ -205,7 +219,7 @@ def _evidence(row: Row, correction: str) -> str:
     alpha, m = number(row["alpha"]), plural(row["family_size"], "declared comparison")
     adjusted = p_is(row[f"p_{correction}"], alpha)
     return (
-        f"mean difference {format_difference(row)} {unit(str(row['metric']))}, {_level(row)} CI "
+        f"mean difference {_amount(row)}, {_level(row)} CI "
         f"{format_interval(row)}; {_test(row)}, t({number(row['df']):.1f}) = "
         f"{number(row['t']):.2f}, {p_is(row['p'], alpha)}; {adjusted} after "
         f"{correction.capitalize()}'s correction for {m}; {_seeds(row)}"
@@ -235,10 +249,13 @@ def _observed(row: Row) -> str:
 
 def _not_supported(row: Row, correction: str) -> str:
     relation = {"less": "lower for", "greater": "higher for", "two-sided": "different for"}
+    limit = "the interval does not show that the two are equal"
+    if _other_side(row):
+        limit = "the interval lies on the other side, for which no test was declared"
     return (
         f"We found no support for the mean {_quantity(row)} being "
         f"{relation[str(row['alternative'])]} {row['treatment']} than for {row['baseline']} "
-        f"({_evidence(row, correction)}); the interval does not show that the two are equal."
+        f"({_evidence(row, correction)}); {limit}."
     )
 
 
@@ -246,7 +263,7 @@ def _equivalent(row: Row, _: str) -> str:
     return (
         f"The mean {_quantity(row)} of {row['treatment']} and of {row['baseline']} differed by "
         f"less than the margin declared beforehand (two one-sided tests; mean difference "
-        f"{format_difference(row)} {unit(str(row['metric']))}, {_level(row)} CI "
+        f"{_amount(row)}, {_level(row)} CI "
         f"{format_interval(row)}; {_seeds(row)})."
     )
 

@@ -25,7 +25,7 @@ def make_runs(arms=("plain", "affine"), n=3, **axes):
     runs["value"] = rng.normal(3, 0.1, len(runs))
     runs["run_id"] = [f"{row.arm}-{row.seed}-{i // 4}" for i, row in enumerate(runs.itertuples())]
     runs["status"] = "done"
-    runs = points.completed(runs.sample(frac=1, random_state=3, ignore_index=True))
+    runs = points.completed(runs.sample(frac=1, random_state=3, ignore_index=True), "valid")
     where = {str(cell): cell for cell in cells}
     return points.with_cell(runs, points.cell_axes(runs, where)), where
 
@@ -41,10 +41,16 @@ def make_comparisons(names, **changes):
 
 def test_a_table_of_others_gets_the_columns_it_lacks():
     frame = pd.DataFrame({"arm": ["a"], "seed": [1], "metric": ["m"], "value": [0.1]})
-    completed = points.completed(frame)
-    assert completed["split"].tolist() == [""]
+    completed = points.completed(frame, "valid")
+    assert completed["split"].tolist() == ["valid"]
     assert completed["preset"].isna().all()
     assert "split" not in frame
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, pd.NA, ""])
+def test_an_unnamed_split_is_empty(missing):
+    frame = pd.DataFrame({"arm": ["a"], "split": [missing]})
+    assert points.completed(frame, "valid")["split"].tolist() == [""]
 
 
 def test_one_cell_has_no_name():

@@ -312,6 +312,15 @@ def test_a_table_of_others_needs_only_arm_seed_metric_and_value(tmp_path, runs, 
     assert "Side by side" not in text
 
 
+def test_a_table_without_splits_is_drawn_under_the_declared_one(tmp_path, runs, comparisons):
+    bare = runs[(runs["split"] == "valid") & (runs["metric"] == "loss")].drop(columns="split")
+    rows = comparisons[(comparisons["split"] == "valid") & (comparisons["metric"] == "loss")]
+    family = replace(make_context().family, replicate_on=None)
+    text = written(tmp_path, bare, rows, make_context(family=family), figures=False)
+    assert "| arm | loss (valid) |" in text
+    assert "†" in text.split("| arm | loss (valid) |")[1]
+
+
 def test_pooled_evidence_is_marked_as_deciding_nothing(tmp_path, runs, comparisons):
     context = make_context(pooled=[{"method": "sign test", "p": 0.0312}])
     text = written(tmp_path, runs, comparisons, context, figures=False)

@@ -80,6 +80,19 @@ def test_not_supported_states_what_stays_possible():
 
 
 @pytest.mark.parametrize(
+    ("alternative", "low", "high"), [("less", 0.0159, 0.0227), ("greater", -0.0227, -0.0159)]
+)
+def test_an_interval_on_the_undeclared_side_is_said_to_lie_there(alternative, low, high):
+    row = make_row(
+        verdict="not supported", alternative=alternative, difference=(low + high) / 2, ci_low=low,
+        ci_high=high, p=0.9999, p_bonferroni=1.0, p_holm=1.0,
+    )  # fmt: skip
+    for text in (wording.describe(row), wording.suggest(row)):
+        assert "on the other side, for which no test was declared" in text
+        assert "equal" not in text
+
+
+@pytest.mark.parametrize(
     ("alternative", "word"), [("less", "lower"), ("greater", "higher"), ("two-sided", "different")]
 )
 def test_the_side_is_named(alternative, word):
@@ -155,7 +168,7 @@ def test_holm_is_named_where_holm_was_declared():
 def test_units_follow_the_metric():
     assert "perplexity" in wording.describe(make_row(metric="ppl"))
     assert "fraction correct" in wording.describe(make_row(metric="accuracy"))
-    assert "-0.0200 bleu" in wording.describe(make_row(metric="bleu"))
+    assert "Difference -0.0200 (" in wording.describe(make_row(metric="bleu"))
 
 
 def test_a_table_without_splits_names_none():
