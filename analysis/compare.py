@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .arms import summarise_pair
-from .effect import hedges_g, percent_of_baseline
-from .multiplicity import adjust, survives
-from .power import minimum_detectable
-from .resample import permutation_floor, permutation_test
+from .dunnett import dunnett
+from .equivalence import tost_many
+from .multiplicity import adjust, fixed_sequence, survives
 from .samples import Sample, samples
-from .study import Study
+from .sequential import decide, sequential_plan
+from .study import Family, Study
+from .tested import detail_rows, tested_rows
 from .verdict import FLAGS, verdict
-from .welch import welch_many
 
+BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
+Flags = list[list[str]]
 
 COLUMNS = [
     *("comparison", "treatment", "baseline", "metric", "split", "alternative"),
@@ -32,8 +31,9 @@ COLUMNS = [
     *("hedges_g", "g_low", "g_high", "p_permutation", "permutation_floor"),
     *("minimum_detectable", "verdict", "flags"),
 ]
-TARGET_POWER = 0.8
-MOST_LABELLINGS = 200_000  # beyond that the permutation p would be a random one, and is left out
+_TESTED = ["ci_low", "ci_high", "ci_one_sided", "t", "df", "p", "se"]
+_DERIVED = ["p_bonferroni", "p_holm", "p_permutation", "hedges_g", "g_low", "g_high"]
+_NOISY_RATIO = 2.0
 
 
 def compare(
@@ -57,8 +57,7 @@ def compare(
     metric = metric or family.family.metric
     frames = []
     for name in [split] if split else declared_splits(family):
-        chosen = samples(table, family, metric, name)
-        rows = _rows(chosen, family, flags or {})
+        rows = _looked_at(table, family, metric, name, flags or {})
         frames.append(rows.assign(metric=metric, split=name))
     return pd.concat(frames, ignore_index=True)[COLUMNS]
 
@@ -69,45 +68,72 @@ def declared_splits(family: Study) -> list[str]:
     return list(dict.fromkeys(split for split in splits if split is not None))
 
 
-def _rows(
-    chosen: Sequence[Sample], family: Study, outside: Mapping[str, Sequence[str]]
+def _looked_at(
+    table: pd.DataFrame, study: Study, metric: str, split: str, outside: Mapping[str, Sequence[str]]
 ) -> pd.DataFrame:
-    declared, size = family.family, family.family_size
-    rows = _tests(chosen, declared.alternative, declared.alpha)
-    kept = [[*sample.flags, *outside.get(sample.comparison.name, ())] for sample in chosen]
-    for flags, reason, constant in zip(kept, rows["reason"], rows["constant"], strict=True):
-        # An arm that lacks runs is incomplete, not degenerate: what is there says nothing yet.
-        lacking = reason in ("no_data", "one_run") and "incomplete" in _effects(flags)
-        if reason and not lacking:
-            flags.append(reason)
-        elif constant:
-            flags.append("constant_arm")
-    untested = [_effects(flags) & {"refuses", "incomplete"} != set() for flags in kept]
-    rows.loc[untested, ["ci_low", "ci_high", "ci_one_sided", "t", "df", "p"]] = math.nan
-    p = rows["p"].to_numpy()
-    blocked = np.array(["blocks" in _effects(flags) for flags in kept], dtype=bool)
+    """Judge all seeds at once, or by the declared looks: the first that rejects decides."""
+    looks = study.family.looks
+    if looks is None:
+        return _rows(samples(table, study, metric, split), study, outside)
+    share = study.family.alpha / study.family_size
+    two_sided = study.family.alternative == "two-sided"
+    plan = sequential_plan(looks.seeds, share, looks.spending, two_sided)
+    taken = [
+        _rows(samples(table, study, metric, split, first), study, outside, level)
+        for first, level in zip(looks.seeds, plan.levels, strict=True)
+    ]
+    chosen = []
+    for i in range(len(taken[0])):
+        p = [float(rows["p"].iloc[i]) for rows in taken]
+        reached = next((k for k, value in enumerate(p) if math.isnan(value)), len(p))
+        decision = decide(plan, p[:reached])
+        last = max(decision.look if decision.rejected else reached, 1) - 1
+        row = taken[last].iloc[i].copy()
+        if reached and not decision.rejected and decision.looks_left:
+            row["flags"] = ";".join(filter(None, [row["flags"], "look_pending"]))
+            row["verdict"] = "incomplete"
+            row[[*_TESTED, *_DERIVED]] = math.nan
+        elif reached and last + 1 < len(taken):
+            row["flags"] = ";".join(filter(None, [row["flags"], "interim_look"]))
+        chosen.append(row)
+    return pd.DataFrame(chosen).reset_index(drop=True).infer_objects()
+
+
+def _rows(
+    chosen: Sequence[Sample],
+    study: Study,
+    outside: Mapping[str, Sequence[str]],
+    level: float | None = None,
+) -> pd.DataFrame:
+    """Return the judged rows of one split; ``level`` replaces alpha / m at a declared look."""
+    family, size = study.family, study.family_size
+    rows = tested_rows(chosen, family)
+    flags: Flags = [[*s.flags, *outside.get(s.comparison.name, ())] for s in chosen]
+    _add_flags(rows, flags, family)
+    untested = [bool(_effects(own) & {"refuses", "incomplete"}) for own in flags]
+    rows.loc[untested, _TESTED] = math.nan
+    rows = pd.concat([rows, detail_rows(chosen, family, size, untested)], axis="columns")
+    p = rows["p"].to_numpy(dtype=np.float64)
+    clean = np.array(["blocks" not in _effects(own) for own in flags], dtype=bool)
     for correction in ("bonferroni", "holm"):
         rows[f"p_{correction}"] = adjust(p, correction, size)
-        passed = survives(p, declared.alpha, size, correction)
-        rows[f"survives_{correction}"] = passed & ~blocked
-    details = [
-        _detail(sample, declared.alternative, declared.alpha, size, skip)
-        for sample, skip in zip(chosen, untested, strict=True)
-    ]
-    rows = pd.concat([rows, pd.DataFrame(details)], axis="columns")
-    survived = rows[f"survives_{declared.correction}"]
-    fragile = survived & (rows["permutation_floor"] > declared.alpha / size)
-    for flags, rests in zip(kept, fragile, strict=True):
-        flags.extend(["rests_on_normality"] if rests else [])
+        rows[f"survives_{correction}"] = survives(p, family.alpha, size, correction) & clean
+    if level is not None:
+        rows["survives_bonferroni"] = (p <= level) & clean
+    passed = _passed(rows, chosen, family, clean)
+    share = family.alpha / size if level is None else level
+    equivalent = _equivalent(rows, family, share)
+    for own, survived, floor in zip(flags, passed, rows["permutation_floor"], strict=True):
+        own.extend(["rests_on_normality"] if survived and floor > share else [])
     rows["verdict"] = [
-        verdict(survives=bool(s), p=float(value), alpha=declared.alpha, flags=flags)
-        for s, value, flags in zip(survived, p, kept, strict=True)
+        verdict(survives=bool(s), p=float(v), alpha=family.alpha, flags=own, equivalent=bool(e))
+        for s, v, own, e in zip(passed, p, flags, equivalent, strict=True)
     ]
-    rows["flags"] = [";".join(dict.fromkeys(flags)) for flags in kept]
+    rows["flags"] = [";".join(dict.fromkeys(own)) for own in flags]
     return rows.assign(
-        alternative=declared.alternative,
-        alpha=declared.alpha,
-        ci_level=1 - declared.alpha,
+        alternative=family.alternative,
+        alpha=family.alpha,
+        ci_level=1 - family.alpha,
         family_size=size,
     )
 
@@ -116,66 +142,44 @@ def _effects(flags: Sequence[str]) -> set[str]:
     return {FLAGS[flag].effect for flag in flags}
 
 
-def _tests(chosen: Sequence[Sample], alternative: Any, alpha: float) -> pd.DataFrame:
-    """Return names, means, and the Welch tests of all samples in one call."""
-    pairs = [summarise_pair(sample.treatment, sample.baseline) for sample in chosen]
-    exponent = np.array([pair.exponent for pair in pairs])
-
-    def column(arm: str, figure: str) -> FloatArray:
-        return np.array([getattr(getattr(pair, arm), figure) for pair in pairs], dtype=np.float64)
-
-    tests = welch_many(
-        column("x", "mean"), column("x", "sd"), column("x", "n"),
-        column("y", "mean"), column("y", "sd"), column("y", "n"),
-        alternative, 1 - alpha, np.array([pair.difference for pair in pairs]),
-    )  # fmt: skip
-    one_sided = tests.ci_low if alternative == "greater" else tests.ci_high
-    scaled = {
-        "mean_treatment": column("x", "mean"),
-        "mean_baseline": column("y", "mean"),
-        "sd_treatment": column("x", "sd"),
-        "sd_baseline": column("y", "sd"),
-        "difference": tests.difference,
-        "ci_low": tests.ci_two_sided_low,
-        "ci_high": tests.ci_two_sided_high,
-        "ci_one_sided": np.full(len(pairs), math.nan) if alternative == "two-sided" else one_sided,
-    }
-    rows = pd.DataFrame({name: np.ldexp(values, exponent) for name, values in scaled.items()})
-    difference, baseline = rows["difference"].to_numpy(), rows["mean_baseline"].to_numpy()
-    return rows.assign(
-        comparison=[sample.comparison.name for sample in chosen],
-        treatment=[sample.comparison.treatment for sample in chosen],
-        baseline=[sample.comparison.baseline for sample in chosen],
-        n_treatment=[pair.x.n for pair in pairs],
-        n_baseline=[pair.y.n for pair in pairs],
-        difference_percent=percent_of_baseline(difference, baseline),
-        t=tests.t,
-        df=tests.df,
-        p=tests.p,
-        reason=tests.reason,
-        constant=tests.constant_arm,
-    )
+def _add_flags(rows: pd.DataFrame, flags: Flags, family: Family) -> None:
+    """Add to each comparison's flags what its values and spreads give rise to."""
+    small = rows["n_treatment"].to_numpy() - rows["n_baseline"].to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = rows["sd_treatment"].to_numpy() / rows["sd_baseline"].to_numpy()
+    noisy = ((small < 0) & (ratio > _NOISY_RATIO)) | ((small > 0) & (ratio < 1 / _NOISY_RATIO))
+    constant = "declared_constant" if family.deterministic else "constant_arm"
+    for own, reason, is_constant, is_noisy in zip(
+        flags, rows["reason"], rows["constant"], noisy, strict=True
+    ):
+        # An arm that lacks runs is incomplete, not degenerate: what is there says nothing yet.
+        early = ("no_data", "one_run", "unequal_seeds")
+        if reason and not (reason in early and "incomplete" in _effects(own)):
+            own.append(reason)
+        elif is_constant:
+            own.append(constant)
+        own.extend(["noisy_small_arm"] if is_noisy else [])
 
 
-def _detail(
-    sample: Sample, alternative: Any, alpha: float, size: int, skip: bool
-) -> dict[str, float]:
-    """Return what describes one comparison beside its test; NaN where it does not exist."""
-    x, y = sample.treatment, sample.baseline
-    floor = permutation_floor(len(x), len(y), alternative) if min(len(x), len(y)) else math.nan
-    detail = dict.fromkeys(
-        ("hedges_g", "g_low", "g_high", "p_permutation", "minimum_detectable"), math.nan
-    ) | {"permutation_floor": floor}
-    if skip:
-        return detail
-    with suppress(ValueError):  # g needs more than one degree of freedom
-        g = hedges_g(x, y, confidence=1 - alpha)
-        detail |= {"hedges_g": g.estimate, "g_low": g.ci_low, "g_high": g.ci_high}
-    if math.comb(len(x) + len(y), len(x)) <= MOST_LABELLINGS:
-        detail["p_permutation"] = permutation_test(x, y, alternative).p
-    sd_x, sd_y = (float(np.std(arm, ddof=1)) for arm in (x, y))
-    if min(sd_x, sd_y) > 0:
-        detail["minimum_detectable"] = minimum_detectable(
-            sd_x, len(x), sd_y, len(y), TARGET_POWER, alpha / size, alternative
-        )
-    return detail
+def _passed(
+    rows: pd.DataFrame, chosen: Sequence[Sample], family: Family, clean: BoolArray
+) -> BoolArray:
+    """Return which comparisons survive the declared correction."""
+    if family.correction in ("bonferroni", "holm"):
+        return rows[f"survives_{family.correction}"].to_numpy(dtype=bool)
+    p = rows["p"].to_numpy(dtype=np.float64)
+    if family.correction == "fixed_sequence":
+        return fixed_sequence(p, family.alpha) & clean
+    if np.isnan(p).any():  # the joint distribution needs every arm
+        return np.zeros(len(p), dtype=bool)
+    joint = dunnett([s.treatment for s in chosen], chosen[0].baseline, family.alternative)
+    return np.asarray(joint.p <= family.alpha) & clean
+
+
+def _equivalent(rows: pd.DataFrame, family: Family, share: float) -> BoolArray:
+    """Return which differences two one-sided tests place inside the declared margin."""
+    if family.margin is None:
+        return np.zeros(len(rows), dtype=bool)
+    difference, se, df = (rows[name].to_numpy(dtype=float) for name in ("difference", "se", "df"))
+    p = tost_many(difference, se, df, -family.margin, family.margin)
+    return np.asarray(p <= share)

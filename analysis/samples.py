@@ -27,6 +27,8 @@ class Sample:
     comparison: Comparison
     treatment: FloatArray
     baseline: FloatArray
+    seeds_treatment: list[int]
+    seeds_baseline: list[int]
     flags: list[str] = field(default_factory=list)
 
 
@@ -37,9 +39,19 @@ class _Arm:
     values: dict[int, float]
     unfinished: dict[int, str]
 
+    def without(self, seeds: set[int]) -> _Arm:
+        return _Arm(
+            {seed: value for seed, value in self.values.items() if seed not in seeds},
+            {seed: status for seed, status in self.unfinished.items() if seed not in seeds},
+        )
 
-def samples(table: pd.DataFrame, study: Study, metric: str, split: str) -> list[Sample]:
+
+def samples(
+    table: pd.DataFrame, study: Study, metric: str, split: str, first_seeds: int | None = None
+) -> list[Sample]:
     """Return the sample of every declared comparison, in the declared order.
+
+    ``first_seeds`` restricts it to so many of the declared seeds, in their order: a look.
 
     Raises:
         ValueError: The table holds no such metric or split, or an arm that the family names is
@@ -49,8 +61,12 @@ def samples(table: pd.DataFrame, study: Study, metric: str, split: str) -> list[
     comparisons = study.declared_comparisons()
     _require_arms(table, comparisons)
     arms = dict(_arms(rows, list(study.grid)))
-    declared = study.seeds.tolist() if study.seeds else None
     policy = study.family.failed_runs
+    declared = study.seeds.tolist() if study.seeds else None
+    if declared is not None and first_seeds is not None:
+        later = set(declared[first_seeds:])
+        declared = declared[:first_seeds]
+        arms = {key: arm.without(later) for key, arm in arms.items()}
     return [_sample(comparison, arms, declared, policy) for comparison in comparisons]
 
 
@@ -114,11 +130,16 @@ def _sample(
             flags = [f for f in flags if f not in ("runs_failed", "runs_diverged")]
             flags.append("seeds_deleted")
         wanted = [kept, kept]
+    seeds = [
+        [seed for seed in chosen if seed in arm.values]
+        for arm, chosen in zip(pair, wanted, strict=True)
+    ]
     treatment, baseline = (
-        np.array([arm.values[seed] for seed in seeds if seed in arm.values], dtype=np.float64)
-        for arm, seeds in zip(pair, wanted, strict=True)
+        np.array([arm.values[seed] for seed in kept], dtype=np.float64)
+        for arm, kept in zip(pair, seeds, strict=True)
     )
-    return Sample(comparison, treatment, baseline, flags + _value_flags(treatment, baseline))
+    flags += _value_flags(treatment, baseline)
+    return Sample(comparison, treatment, baseline, seeds[0], seeds[1], flags)
 
 
 def _wanted(arm: _Arm, declared: list[int] | None) -> list[int]:

@@ -88,6 +88,18 @@ FLAGS = {
         "errs more often than alpha says.",
     ),
     "heavy_divergence": Flag("notes", "More than a tenth of the declared runs diverged or failed."),
+    "declared_constant": Flag(
+        "notes", "The values of one arm are all equal, as the study declares they may be."
+    ),
+    "look_pending": Flag(
+        "incomplete", "No look of the declared sequential plan has rejected, and looks remain."
+    ),
+    "interim_look": Flag(
+        "notes", "Judged at an interim look of the declared plan, against that look's own level."
+    ),
+    "unequal_seeds": Flag(
+        "refuses", "A paired test was declared, but the two arms were not run on the same seeds."
+    ),
     "rests_on_normality": Flag(
         "notes",
         "With so few runs no exact permutation test can reach the corrected level; the result "
