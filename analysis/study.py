@@ -201,18 +201,55 @@ class Comparison(Section):
         return self
 
 
+class Looks(Section):
+    """[family.looks]: a group-sequential plan, tested at each of these numbers of seeds per arm."""
+
+    seeds: Annotated[list[int], Field(min_length=2)]
+    spending: Literal["obrien_fleming", "pocock"] = "obrien_fleming"
+
+    @field_validator("seeds")
+    @classmethod
+    def _rising(cls, seeds: list[int]) -> list[int]:
+        if seeds[0] < 2 or any(later <= earlier for earlier, later in itertools.pairwise(seeds)):
+            raise ValueError(f"the looks must be rising numbers of seeds from 2 on, got {seeds}")
+        return seeds
+
+
 class Family(Section):
-    """[family]: the tests that were declared, and the rule that judges them."""
+    """[family]: the tests that were declared, and the rule that judges them.
+
+    ``test`` is Welch's, or the paired t of arms aligned by seed. ``margin`` is the difference, in
+    the metric's unit, within which two arms count as equivalent. ``deterministic`` says that an arm
+    may rightly have equal values on all seeds. ``size`` may declare more comparisons than the file
+    lists. ``pooled`` names comparisons whose grid cells are also pooled, as secondary evidence.
+    """
 
     comparisons: Annotated[list[Comparison], Field(min_length=1)]
     metric: str = "loss"
     split: str = "valid"
+    test: Literal["welch", "paired_t"] = "welch"
     alternative: Literal["less", "greater", "two-sided"] = "less"
-    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    correction: Literal["bonferroni", "holm"] = "bonferroni"
+    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    correction: Literal["bonferroni", "holm", "fixed_sequence", "dunnett"] = "bonferroni"
     replicate_on: str | None = None
     failed_runs: Literal["incomplete", "delete_seed"] = "incomplete"
     size: Positive | None = None
+    margin: Annotated[float, Field(gt=0)] | None = None
+    deterministic: bool = False
+    looks: Looks | None = None
+    pooled: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _rules_fit_together(self) -> Self:
+        if self.looks is not None and self.correction != "bonferroni":
+            raise ValueError("a plan of looks shares alpha by Bonferroni; set that correction")
+        baselines = {(c.baseline, repr(c.where)) for c in self.comparisons}
+        if self.correction == "dunnett" and (len(baselines) > 1 or self.test != "welch"):
+            raise ValueError(
+                "Dunnett's correction compares arms with one common baseline, unpaired; declare "
+                "one baseline, or correct by bonferroni or holm"
+            )
+        return self
 
     @field_validator("comparisons")
     @classmethod
@@ -266,6 +303,7 @@ class Study(Section):
                         f"arm of this study; its arms are {', '.join(map(repr, names))}"
                     )
             self._check_where(comparison)
+        self._check_looks_and_pools()
         size, declared = self.family.size, len(self.declared_comparisons())
         if size is not None and size < declared:
             raise ValueError(
@@ -279,6 +317,18 @@ class Study(Section):
                 raise ValueError(
                     f"comparison {comparison.name!r}: where {axis} = {value!r} is not on the grid"
                 )
+
+    def _check_looks_and_pools(self) -> None:
+        looks, names = self.family.looks, [c.name for c in self.family.comparisons]
+        if looks is not None:
+            planned = len(self.seeds.tolist()) if self.seeds else 0
+            if looks.seeds[-1] != planned:
+                raise ValueError(
+                    f"the last look is at {looks.seeds[-1]} seeds, but {planned} are declared"
+                )
+        for name in self.family.pooled:
+            if name not in names:
+                raise ValueError(f"pooled names {name!r}, which is no declared comparison")
 
     def cells(self) -> list[dict[str, Any]]:
         """Return every combination of grid values as a dictionary; one empty one without a grid."""

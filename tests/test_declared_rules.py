@@ -83,17 +83,17 @@ def test_a_declared_margin_can_say_equivalent_and_never_overrules_support():
 
 
 def test_the_declared_correction_decides_while_both_p_values_are_shown():
-    values = {"plain": VALUES["plain"], "a": VALUES["better"], "b": VALUES["better"] + 0.008}
-    rules = 'test = "paired_t"\nalternative = "less"\ncorrection = '
-    frames = {
-        name: compare(table(values), family(f'{rules}"{name}"', arms=("a", "b")))
-        for name in ("bonferroni", "holm", "fixed_sequence")
-    }
-    for frame in frames.values():
-        assert (frame["p_bonferroni"] >= frame["p_holm"]).all()
-    assert (
-        frames["holm"]["survives_holm"].tolist() == frames["bonferroni"]["survives_holm"].tolist()
-    )
+    """A second arm with p between alpha / 2 and alpha: Holm keeps it, Bonferroni does not."""
+    for shift in np.linspace(0, 0.02, 41):
+        values = {"plain": VALUES["plain"], "a": VALUES["better"], "b": VALUES["better"] + shift}
+        holm = compare(table(values), family('test = "paired_t"\ncorrection = "holm"', ("a", "b")))
+        if row(holm, "a")["p"] <= 0.025 < row(holm, "b")["p"] <= 0.05:
+            break
+    bonferroni = compare(table(values), family('test = "paired_t"', ("a", "b")))
+    assert row(holm, "b")["verdict"] == "supported"
+    assert row(bonferroni, "b")["verdict"] == "suggestive"
+    for column in ("p", "p_bonferroni", "p_holm", "survives_bonferroni", "survives_holm"):
+        assert holm[column].tolist() == bonferroni[column].tolist()
 
 
 def test_a_fixed_sequence_stops_at_the_first_that_fails():
@@ -150,13 +150,7 @@ def test_equal_values_may_be_declared_as_rightful():
     values = {"plain": VALUES["plain"] - SHARED, "better": np.full(6, 1.5), "same": VALUES["same"]}
     assert row(compare(table(values), family()), "better")["verdict"] == "suggestive"
     found = row(compare(table(values), family("deterministic = true")), "better")
-    assert (found["verdict"], found["flags"]) == (
-        "supported",
-        "equal_values;declared_constant",
-    ) or (
-        found["verdict"],
-        found["flags"],
-    ) == ("supported", "declared_constant")
+    assert (found["verdict"], found["flags"]) == ("supported", "declared_constant")
 
 
 def test_the_noisy_arm_being_the_small_one_is_noted():
