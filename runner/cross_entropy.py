@@ -21,7 +21,7 @@ LOGITS_PER_CHUNK = 2**24
 def mean_nats(states_ne: Tensor, weight_ve: Tensor, target_n: Tensor) -> Tensor:
     """Return the mean nats of the scored targets under softmax(states weight^T).
 
-    Differentiable once, in states and weight. No scored target raises ``ValueError``.
+    Differentiable once, in states and weight. Without a scored target the mean is NaN.
 
     >>> mean_nats(torch.zeros(3, 2), torch.ones(5, 2), torch.tensor([0, 4, -100])).exp().round()
     tensor(5.)
@@ -34,8 +34,9 @@ def mean_nats(states_ne: Tensor, weight_ve: Tensor, target_n: Tensor) -> Tensor:
 
 def nats_per_row(states_ne: Tensor, weight_ve: Tensor, target_n: Tensor) -> Tensor:
     """Return the nats of each target (N), 0 where it is below zero. Keeps no graph."""
+    weight = weight_ve.detach()
     rows = [
-        F.cross_entropy(wide(F.linear(states, weight_ve)), target, reduction="none")
+        F.cross_entropy(wide(F.linear(states, weight)), target, reduction="none")
         for states, target in _chunks(states_ne.detach(), target_n, len(weight_ve))
     ]
     return torch.cat(rows)
@@ -66,7 +67,7 @@ class _MeanNats(torch.autograd.Function):
             if any(ctx.needs_input_grad):
                 grad = logits.sub_(log_sum).exp_()
                 grad.scatter_add_(-1, known, torch.full_like(log_sum, -1.0))
-                grad = grad.mul_(rows / scored).to(states.dtype)
+                grad = grad.mul_(rows.to(grad.dtype) / scored).to(states.dtype)
                 if grad_states is not None:
                     torch.mm(grad, weight, out=grad_states[done : done + len(states)])
                 if grad_weight is not None:

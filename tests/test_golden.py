@@ -18,7 +18,7 @@ import torch
 
 from runner import attention, coupling
 from runner.attention.base import Attention, Shape
-from runner.coupling.base import scale_shift, undo_scale_shift
+from runner.coupling._half_step import scale_shift, undo_scale_shift
 from runner.layers import Rotary
 
 torch.set_num_threads(1)

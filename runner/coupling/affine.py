@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from .base import Coupling, HalfStep, Options
+from ._half_step import HalfStep, pair
+from .base import Coupling, Options
 
 
 class AffineOptions(Options):
@@ -56,11 +57,11 @@ class Affine(Coupling):
         return self.shared_key(k_bgtd)
 
     def forward(self, q_bhtd: Tensor, k_bgtd: Tensor) -> tuple[Tensor, Tensor]:
-        """Take every pair of half-steps."""
+        """Take every pair of half-steps; only the last result is rounded to what came in."""
+        dtype = q_bhtd.dtype
         for key_step, query_step in self._pairs():
-            k_bgtd = key_step(k_bgtd, self.read_for_key(q_bhtd, k_bgtd))
-            q_bhtd = query_step(q_bhtd, self.read_for_query(q_bhtd, k_bgtd))
-        return q_bhtd, k_bgtd
+            q_bhtd, k_bgtd = pair(q_bhtd, k_bgtd, key_step, query_step)
+        return q_bhtd.to(dtype), k_bgtd.to(dtype)
 
     def forward_naive(self, q_bhtd: Tensor, k_bgtd: Tensor) -> tuple[Tensor, Tensor]:
         """Take every pair of half-steps, head by head."""

@@ -7,7 +7,8 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from ..layers import Constant
-from .base import Coupling, HeadNets, Options, refuse_inverse
+from ._nets import HeadNets
+from .base import Coupling, Options, refuse_inverse
 
 
 class DynamicsOptions(Options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .base import HeadNets
+from ._nets import HeadNets
 from .euler import Euler
 
 

@@ -30,5 +30,12 @@ class Uncoupled(Affine):
         """Return the query itself."""
         return q_bhtd
 
+    def forward(self, q_bhtd: Tensor, k_bgtd: Tensor) -> tuple[Tensor, Tensor]:
+        """Take every pair of half-steps, each on its own."""
+        dtype = q_bhtd.dtype
+        for key_step, query_step in self._pairs():
+            q_bhtd, k_bgtd = query_step(q_bhtd, q_bhtd), key_step(k_bgtd, k_bgtd)
+        return q_bhtd.to(dtype), k_bgtd.to(dtype)
+
     inverse = refuse_inverse
     with_log_det = refuse_inverse
