@@ -47,9 +47,12 @@ def sequential_plan(
 ) -> SequentialPlan:
     """Return the nominal level of each look, so that all looks together reject at alpha.
 
-    `seeds` are the runs per arm at each look, rising. Levels are exact for normal increments;
-    applied to Welch p values they hold approximately, as the calibration tests show at 3 to 12.
-    With a family of m comparisons, alpha is the comparison's own share. Raises ValueError.
+    `seeds` are the runs per arm at each look, rising. With a family of m comparisons, alpha is
+    the comparison's own share. Levels are exact for normal increments. Over Welch p values of 3
+    to 12 seeds the error rate stays below 1.05 alpha for equal variances. For standard
+    deviations in a ratio of 3 to 10 it reaches 1.35 alpha by O'Brien and Fleming, and 2.1 alpha
+    by Pocock with a first look at three seeds, whose small levels Welch's test itself exceeds.
+    Raises ValueError for looks that do not rise or an alpha outside (0, 0.5).
     Source: K. K. G. Lan and D. L. DeMets, "Discrete Sequential Boundaries for Clinical Trials",
     1983, https://doi.org/10.1093/biomet/70.3.659.
 

@@ -1,6 +1,8 @@
 """Power: laws, a simulation-free check against scipy, and refusals."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.power import minimum_detectable, plan_from_pilot, power, seeds_needed
+from analysis.power import (
+    exact_power,
+    minimum_detectable,
+    plan_from_pilot,
+    power,
+    seeds_needed,
+)
 
 ALTERNATIVES = ("less", "greater", "two-sided")
 designs = st.tuples(st.floats(0.01, 1), st.integers(2, 30), st.floats(0.01, 1), st.integers(2, 30))
@@ -113,3 +121,43 @@ def test_wrong_designs_are_explained(call, sentence):
 
 def test_the_search_starts_at_two_seeds():
     assert seeds_needed(delta=50.0, sd_x=0.1) == 2
+
+
+ON_FILE = re.findall(
+    r"^normal (.*?) +n=(\d+),(\d+) welch ([\d. ]+?) +student",
+    (Path(__file__).parent / "reference" / "simulation_rules.txt").read_text(),
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("label", "n_x", "n_y", "rates"), ON_FILE)
+def test_exact_error_rates_are_those_simulated_elsewhere(label, n_x, n_y, rates):
+    """No simulation here: a delta of 0 integrates to the true rate of the test."""
+    ratio = re.search(r"ratio (\d+) \(([xy])", label)
+    sd = {"x": 1.0, "y": 1.0} | ({ratio[2]: float(ratio[1])} if ratio else {})
+    for alpha, simulated in zip(
+        (0.05, 0.01, 0.00625, 0.001), map(float, rates.split()), strict=True
+    ):
+        exact = exact_power(0.0, sd["x"], int(n_x), sd["y"], int(n_y), alpha)
+        error = 4.5 * math.sqrt(exact / 400_000) + 5e-5
+        assert exact == pytest.approx(simulated, abs=error)
+
+
+@given(designs, st.floats(0, 2))
+def test_exact_power_has_the_symmetries_of_the_formula(design, delta):
+    sd_x, n_x, sd_y, n_y = design
+    exact = exact_power(delta, *design)
+    assert exact == pytest.approx(exact_power(delta, sd_y, n_y, sd_x, n_x), rel=1e-6)
+    assert exact == exact_power(delta, *design, alternative="greater")
+    both = exact_power(delta, *design, alternative="two-sided")
+    halves = (exact_power(side * delta, *design, 0.025) for side in (1, -1))
+    assert both == pytest.approx(sum(halves), rel=1e-9)
+
+
+def test_the_formula_approaches_the_exact_power_as_seeds_grow():
+    gaps = [
+        abs(power(delta, 1.0, n, 2.0, n) - exact_power(delta, 1.0, n, 2.0, n))
+        for n, delta in ((5, 3.0), (20, 1.3), (80, 0.6))
+    ]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 1e-3
