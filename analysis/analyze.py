@@ -17,8 +17,10 @@ from .freeze import Amendment, amendments
 from .hygiene import known_flags, provenance
 from .records import RunRecord, read_lines, read_plan, read_runs, write_atomically
 from .report import DeclaredComparison, FamilyDeclaration, ReportContext, write_report
+from .secondary import pooled_evidence
 from .study import Study, load_study
 from .table import from_records, load_runs, tidy
+from .tables import verdict_table
 from .verdict import FLAGS, INCOMPLETE
 
 
@@ -39,6 +41,7 @@ class Analysis:
     """What an analysis found and where it lies."""
 
     comparisons: pd.DataFrame
+    correction: str
     run_counts: dict[str, int]
     report: Path
     notices: list[str]
@@ -47,6 +50,10 @@ class Analysis:
     def complete(self) -> bool:
         """Return whether every declared comparison has all its runs."""
         return not (self.comparisons["verdict"] == INCOMPLETE).any()
+
+    def verdict_table(self) -> str:
+        """Return the verdicts as an aligned table for a terminal."""
+        return verdict_table(self.comparisons, self.correction)
 
 
 def analyze(
@@ -75,8 +82,12 @@ def analyze(
     target.mkdir(parents=True, exist_ok=True)
     write_atomically(target / "runs.csv", source.table.to_csv(index=False))
     write_atomically(target / "comparisons.csv", rows.to_csv(index=False))
+    pooled = pooled_evidence(source.table, rows, source.study)
+    if pooled is not None:
+        write_atomically(target / "pooled.csv", pooled.to_csv(index=False))
     report = write_report(target, source.table, rows, _context(source), figures=figures)
-    return Analysis(rows, source.run_counts, report, source.notices)
+    correction = source.study.family.correction
+    return Analysis(rows, correction, source.run_counts, report, source.notices)
 
 
 def _source(paths: Sequence[Path], family: Path | None, metric: str | None) -> tuple[Source, Path]:
@@ -103,9 +114,10 @@ def _tables(paths: Sequence[Path], family: Path | None, metric: str | None) -> S
         )
     study = load_study(family)
     wanted = metric or study.family.metric
-    table = pd.concat([load_runs(path, wanted) for path in paths], ignore_index=True)
+    axes = list(study.grid)
+    table = pd.concat([load_runs(path, wanted, axes) for path in paths], ignore_index=True)
     if len(paths) > 1:
-        table = tidy(table, ", ".join(map(str, paths)))
+        table = tidy(table, ", ".join(map(str, paths)), wanted, axes)
     runs = table.drop_duplicates([c for c in ("arm", "seed", *study.grid) if c in table])
     notices = [] if "split" in table else ["The table names no split; its rows are taken as one."]
     return Source(table, study, [], [], _counts(runs["status"]), notices)

@@ -5,7 +5,7 @@ Columns beyond ``COLUMNS`` are kept: a study's further grid axes, a foreign tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,14 @@ SEED_NAMES = ("seed", "run")  # accepted spellings of the seed column in a forei
 STATUSES = ("done", "diverged", "failed")
 
 
-def load_runs(path: str | Path, metric: str | None = None) -> pd.DataFrame:
+def load_runs(
+    path: str | Path, metric: str | None = None, axes: Sequence[str] = ()
+) -> pd.DataFrame:
     """Read a results folder, or a CSV or parquet file, as the tidy table.
 
     A file is long (columns arm, seed, metric, value) or wide (columns arm, seed and one column
-    named ``metric``). An empty value is a failed run, NaN or infinity a diverged one.
+    named ``metric``). An empty value is a failed run, NaN or infinity a diverged one. ``axes`` are
+    further columns in which runs of one arm and seed may differ: a study's grid.
 
     Raises:
         ValueError: The message names the file, the row and the remedy.
@@ -37,7 +40,7 @@ def load_runs(path: str | Path, metric: str | None = None) -> pd.DataFrame:
         return _from_results(path)
     if not path.exists():
         raise ValueError(f"{path}: does not exist; give a results folder or a tidy table")
-    return tidy(_read_file(path), str(path), metric)
+    return tidy(_read_file(path), str(path), metric, axes)
 
 
 def from_records(records: list[RunRecord], study: Study) -> pd.DataFrame:
@@ -92,7 +95,8 @@ def _from_results(folder: Path) -> pd.DataFrame:
         study = load_study(study_path)
         return from_records(read_runs(folder, study.study.name), study)
     if (folder / "runs.csv").exists():
-        return tidy(_read_file(folder / "runs.csv"), str(folder / "runs.csv"), None)
+        axes = list(load_study(study_path).grid)
+        return tidy(_read_file(folder / "runs.csv"), str(folder / "runs.csv"), None, axes)
     raise ValueError(f"{folder}: holds neither runs/ nor runs.csv; start `cqk run` first")
 
 
@@ -108,7 +112,9 @@ def _read_file(path: Path) -> pd.DataFrame:
         raise ValueError(f"{path}: is no readable table: {error}") from None
 
 
-def tidy(table: pd.DataFrame, origin: str, metric: str | None = None) -> pd.DataFrame:
+def tidy(
+    table: pd.DataFrame, origin: str, metric: str | None = None, axes: Sequence[str] = ()
+) -> pd.DataFrame:
     """Bring a long or wide table into the tidy form, refusing what cannot be decided."""
     table = table.rename(columns=str.strip)
     if len(table) == 0:
@@ -129,7 +135,7 @@ def tidy(table: pd.DataFrame, origin: str, metric: str | None = None) -> pd.Data
     for column in ("params", "seq_len", "tokens"):
         if column in table:
             table[column] = pd.to_numeric(table[column], errors="coerce")
-    _refuse_duplicates(table, origin)
+    _refuse_duplicates(table, origin, axes)
     return table
 
 
@@ -182,9 +188,10 @@ def _status(table: pd.DataFrame, seen: np.ndarray[Any, Any], origin: str) -> pd.
     return stated.where(~((stated == "done") & (seen != "done")), pd.Series(seen, table.index))
 
 
-def _refuse_duplicates(table: pd.DataFrame, origin: str) -> None:
+def _refuse_duplicates(table: pd.DataFrame, origin: str, axes: Sequence[str]) -> None:
     free = {"value", "status", "run_id", "params"}
-    known = [c for c in (*COLUMNS, "task", "step") if c in table.columns and c not in free]
+    named = dict.fromkeys((*COLUMNS, *axes, "task", "step"))
+    known = [column for column in named if column in table.columns and column not in free]
     again = np.flatnonzero(table.duplicated(known))
     if again.size:
         row = table.iloc[again[0]]

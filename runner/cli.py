@@ -37,6 +37,14 @@ class Executor(StrEnum):
     slurm = "slurm"
 
 
+class Side(StrEnum):
+    """Which side the treatment is expected on."""
+
+    less = "less"
+    greater = "greater"
+    two_sided = "two-sided"
+
+
 class Listing(StrEnum):
     """What `cqk list` knows."""
 
@@ -126,7 +134,6 @@ def analyze(
     """Test the declared comparisons and write tables, figures and a report."""
     with user_errors():
         from analysis import analyze as analyses
-        from analysis.tables import verdict_table
 
         found = analyses.analyze(
             paths, family=family, out=out, metric=metric, split=split, figures=not no_figures
@@ -136,8 +143,7 @@ def analyze(
     if as_json:
         typer.echo(analyses.as_json(found))
     else:
-        typer.echo(verdict_table(found.comparisons))
-        typer.echo(f"\nreport: {found.report}")
+        typer.echo(f"{found.verdict_table()}\nreport: {found.report}")
     raise typer.Exit(0 if found.complete else INCOMPLETE_EXIT)
 
 
@@ -151,9 +157,39 @@ def check(
 
 
 @app.command()
-def power() -> None:
+def power(
+    sd: Annotated[float | None, typer.Option(min=0, help="Deviation over seeds.")] = None,
+    sd_baseline: Annotated[float | None, typer.Option(min=0, help="The baseline's.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=2, help="Seeds per arm.")] = None,
+    delta: Annotated[float | None, typer.Option(min=0, help="Difference that matters.")] = None,
+    pilot: Annotated[Path | None, typer.Option(help="Results folder of a pilot.")] = None,
+    target: Annotated[float, typer.Option(min=0, max=1, help="Power wanted.")] = 0.8,
+    alpha: Annotated[float, typer.Option(min=0, max=1, help="Level of the family.")] = 0.05,
+    family_size: Annotated[int, typer.Option(min=1, help="Declared comparisons.")] = 1,
+    alternative: Annotated[Side, typer.Option(help="Side of the test.")] = Side.less,
+    as_json: JsonOption = False,
+) -> None:
     """Tell seeds needed, power and the smallest detectable difference."""
-    _not_yet("power")
+    with user_errors():
+        from analysis.planning import as_text, from_numbers, from_pilot
+
+        if (sd is None) == (pilot is None):
+            raise ValueError("give either --sd, a deviation over seeds, or --pilot, a folder")
+        warnings: list[str] = []
+        if pilot is not None:
+            rows, warnings = from_pilot(pilot, delta=delta, target_power=target)
+        else:
+            assert sd is not None
+            rows = from_numbers(
+                sd, sd_baseline, n=seeds, delta=delta, target_power=target, alpha=alpha,
+                family_size=family_size, alternative=alternative.value,
+            )  # fmt: skip
+    for warning in warnings:
+        typer.echo(f"note: {warning}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"rows": rows.to_dict("records"), "notes": warnings}, indent=1))
+    else:
+        typer.echo(as_text(rows))
 
 
 @app.command("import")

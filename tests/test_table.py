@@ -89,6 +89,13 @@ def test_what_cannot_be_decided_is_refused_with_file_and_row(csv, text, said):
     assert "runs.csv" in str(caught.value)
 
 
+def test_runs_may_differ_in_a_declared_axis_but_not_in_a_column_of_notes(csv):
+    path = csv("arm,seed,lr,note,metric,value\na,1,0.1,x,loss,2\na,1,0.2,y,loss,3\n")
+    assert load_runs(path, axes=["lr"])["value"].tolist() == [2.0, 3.0]
+    with pytest.raises(ValueError, match="rows 2 and 3 are the same arm"):
+        load_runs(path)
+
+
 def test_a_folder_that_is_no_results_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"holds no study\.toml"):
         load_runs(tmp_path)
