@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,16 +99,16 @@ def write_report(
     the caller's and are linked when they lie in `out`.
     """
     out.mkdir(parents=True, exist_ok=True)
-    split = context.family.split
-    runs, comparisons = points.completed(runs, split), points.completed(comparisons, split)
-    runs = points.with_cell(runs, points.cell_axes(runs, context.family.where))
+    runs, comparisons = (points.completed(f, context.family.split) for f in (runs, comparisons))
+    family = _analysed(comparisons, context.family)
+    runs = points.with_cell(runs, points.cell_axes(runs, family.where))
     summary = points.arm_summary(runs)
-    declared, held_out = split_rows(comparisons, context.family)
-    arms = tables.arm_means(summary, points.beaten(runs, comparisons, context.family.where))
-    written = _write_tables(out / "tables", arms, summary, declared, held_out, context.family)
-    drawn = _draw(out / "figures", runs, comparisons, summary, context) if figures else []
+    arms = tables.arm_means(summary, points.beaten(runs, comparisons, family.where))
+    rows = split_rows(comparisons, family)
+    written = _write_tables(out / "tables", arms, summary, *rows, family)
+    drawn = _draw(out / "figures", runs, comparisons, summary, family, context) if figures else []
     view = {
-        **_view(runs, comparisons, context),
+        **_view(runs, comparisons, family, context),
         "arms": arms,
         "figures": [_figure(figure) for figure in drawn],
         "files": _links(out, written, drawn),
@@ -128,6 +128,27 @@ def split_rows(
     return rows[rows["split"] == family.split], rows[rows["split"] == family.replicate_on]
 
 
+def _analysed(comparisons: pd.DataFrame, family: FamilyDeclaration) -> FamilyDeclaration:
+    """Return the family with the metric and split of the rows, if none is of the declared ones."""
+    declared, _ = split_rows(comparisons, family)
+    if comparisons.empty or not declared.empty:
+        return family
+    metric, split = comparisons[["metric", "split"]].iloc[0]
+    held_out = family.replicate_on if split == family.split else None
+    return replace(family, metric=metric, split=split, replicate_on=held_out)
+
+
+def _notices(family: FamilyDeclaration, context: ReportContext) -> list[str]:
+    declared, analysed = (tables.place_label(f.metric, f.split) for f in (context.family, family))
+    if declared == analysed:
+        return list(context.notices)
+    undeclared = (
+        f"Analysed here is {analysed}, but {declared} was declared: these results are exploratory, "
+        "whatever their verdicts say."
+    )
+    return [undeclared, *context.notices]
+
+
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
@@ -142,9 +163,10 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _view(runs: pd.DataFrame, comparisons: pd.DataFrame, context: ReportContext) -> dict[str, Any]:
+def _view(
+    runs: pd.DataFrame, comparisons: pd.DataFrame, family: FamilyDeclaration, context: ReportContext
+) -> dict[str, Any]:
     """Pick and word what the templates place."""
-    family = context.family
     declared, held_out = split_rows(comparisons, family)
     both = tables.side_by_side(declared, held_out, family.splits) if family.replicate_on else None
     broken = points.unfinished(runs)
@@ -153,6 +175,7 @@ def _view(runs: pd.DataFrame, comparisons: pd.DataFrame, context: ReportContext)
         "replication": both,
         "everything": tables.full(comparisons),
         "paragraphs": _paragraphs(declared, held_out, family),
+        "notices": _notices(family, context),
         "flags": _flags(comparisons, context.flag_explanations),
         "unfinished": None if broken.empty else tables.full(broken),
         "provenance": _records_table(context.provenance),
@@ -225,12 +248,12 @@ def _draw(
     runs: pd.DataFrame,
     comparisons: pd.DataFrame,
     summary: pd.DataFrame,
+    family: FamilyDeclaration,
     context: ReportContext,
 ) -> list[Drawn]:
     # Importing what draws costs more than the rest of a report, so only a drawn report pays.
     from . import gallery
 
-    family = context.family
     material = gallery.Material(
         runs=runs,
         comparisons=comparisons,

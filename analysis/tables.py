@@ -157,7 +157,7 @@ def arm_means(summary: pd.DataFrame, beaten: points.Beaten) -> Table:
                 strong.add((i, len(texts)))
             texts.append(shown.get((arm, where, *place), digits.DASH) + ("†" if losers else ""))
         rows.append(tuple(texts))
-    header = ("arm", *(["cell"] if celled else []), *(_place(*place) for place in places))
+    header = ("arm", *(["cell"] if celled else []), *(place_label(*place) for place in places))
     return Table(header, tuple(rows), frozenset(strong))
 
 
@@ -206,7 +206,8 @@ def _latex_line(cells: Sequence[str], strong: Sequence[int] = ()) -> str:
     return " & ".join(shown) + r" \\"
 
 
-def _place(metric: str, split: object) -> str:
+def place_label(metric: str, split: object) -> str:
+    """Return a metric with its split, `loss (valid)`."""
     return metric if digits.missing(split) else f"{metric} ({split})"
 
 

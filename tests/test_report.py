@@ -242,7 +242,8 @@ def test_all_linked_files_exist_and_all_files_are_linked(drawn):
 
 def test_the_same_inputs_give_the_same_bytes_in_any_process(tmp_path):
     runs, comparisons, context = make_grid()
-    context = replace(context, curves=make_curves(runs))
+    family = replace(context.family, replicate_on=None)
+    context = replace(context, curves=make_curves(runs), family=family)
     write_report(tmp_path / "0", runs, comparisons, context)
     (tmp_path / "inputs").write_bytes(pickle.dumps((runs, comparisons, context)))
     code = (
@@ -319,6 +320,23 @@ def test_a_table_without_splits_is_drawn_under_the_declared_one(tmp_path, runs, 
     text = written(tmp_path, bare, rows, make_context(family=family), figures=False)
     assert "| arm | loss (valid) |" in text
     assert "†" in text.split("| arm | loss (valid) |")[1]
+
+
+def test_what_was_not_declared_is_reported_as_exploratory(tmp_path, runs, comparisons):
+    rows = comparisons[comparisons["metric"] == "ppl"]
+    text = written(tmp_path, runs, rows, make_context(), figures=False)
+    assert "> Analysed here is ppl (valid), but loss (valid) was declared" in text
+    assert "Declared: loss on the valid split" in text
+    assert text.count("| ppl | valid |") == 3
+    assert text.count("Side by side") == 3
+
+
+def test_a_split_that_was_not_declared_has_no_replication(tmp_path, runs, comparisons):
+    rows = comparisons[(comparisons["metric"] == "loss") & (comparisons["split"] == "test")]
+    family = replace(make_context().family, replicate_on=None)
+    text = written(tmp_path, runs, rows, make_context(family=family), figures=False)
+    assert "> Analysed here is loss (test), but loss (valid) was declared" in text
+    assert "Side by side" not in text
 
 
 def test_pooled_evidence_is_marked_as_deciding_nothing(tmp_path, runs, comparisons):
