@@ -12,7 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from .compare import compare
+from . import tables
+from .compare import compare, simultaneous_intervals
 from .freeze import Amendment, amendments
 from .hygiene import known_flags, provenance
 from .records import RunRecord, read_lines, read_plan, read_runs, write_atomically
@@ -20,7 +21,6 @@ from .report import DeclaredComparison, FamilyDeclaration, ReportContext, write_
 from .secondary import pooled_evidence
 from .study import Study, load_study
 from .table import from_records, load_runs, tidy
-from .tables import verdict_table
 from .verdict import FLAGS, INCOMPLETE
 
 
@@ -53,7 +53,7 @@ class Analysis:
 
     def verdict_table(self) -> str:
         """Return the verdicts as an aligned table for a terminal."""
-        return verdict_table(self.comparisons, self.correction)
+        return tables.verdict_table(self.comparisons, self.correction)
 
 
 def analyze(
@@ -85,7 +85,10 @@ def analyze(
     pooled = pooled_evidence(source.table, rows, source.study)
     if pooled is not None:
         write_atomically(target / "pooled.csv", pooled.to_csv(index=False))
-    report = write_report(target, source.table, rows, _context(source), figures=figures)
+    shown = pd.concat([rows, simultaneous_intervals(rows)], axis="columns")
+    test = {"welch": "Welch", "paired_t": "paired"}[source.study.family.test]
+    context = _context(source, pooled)
+    report = write_report(target, source.table, shown.assign(test=test), context, figures=figures)
     correction = source.study.family.correction
     return Analysis(rows, correction, source.run_counts, report, source.notices)
 
@@ -153,7 +156,7 @@ def _counts(statuses: pd.Series[Any]) -> dict[str, int]:
     return {name: int((statuses == name).sum()) for name in names}
 
 
-def _context(source: Source) -> ReportContext:
+def _context(source: Source, pooled: pd.DataFrame | None) -> ReportContext:
     study, declared = source.study, source.study.family
     return ReportContext(
         study=study.study.name,
@@ -182,6 +185,7 @@ def _context(source: Source) -> ReportContext:
         ],
         provenance=provenance(source.records),
         notices=source.notices,
+        pooled=[] if pooled is None else tables.records(pooled),
         curves=_curves(source.records),
     )
 

@@ -14,6 +14,7 @@ from .equivalence import tost_many
 from .multiplicity import adjust, fixed_sequence, survives
 from .samples import Sample, samples
 from .sequential import decide, sequential_plan
+from .student import quantile
 from .study import Family, Study
 from .tested import detail_rows, tested_rows
 from .verdict import FLAGS, verdict
@@ -54,10 +55,14 @@ def compare(
     Raises:
         ValueError: The table holds no such metric, split or arm.
     """
-    metric = metric or family.family.metric
+    metric, declared = metric or family.family.metric, declared_splits(family)
     frames = []
-    for name in [split] if split else declared_splits(family):
-        rows = _looked_at(table, family, metric, name, flags or {})
+    for name in [split] if split else declared:
+        known = {key: list(own) for key, own in (flags or {}).items()}
+        if metric != family.family.metric or name not in declared:
+            for comparison in family.declared_comparisons():
+                known.setdefault(comparison.name, []).append("exploratory")
+        rows = _looked_at(table, family, metric, name, known)
         frames.append(rows.assign(metric=metric, split=name))
     return pd.concat(frames, ignore_index=True)[COLUMNS]
 
@@ -66,6 +71,20 @@ def declared_splits(family: Study) -> list[str]:
     """Return the split that is judged and, where declared, the one that must replicate it."""
     splits = [family.family.split, family.family.replicate_on]
     return list(dict.fromkeys(split for split in splits if split is not None))
+
+
+def simultaneous_intervals(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the two-sided intervals that hold for the whole family at once, by Bonferroni.
+
+    ``rows`` are those of ``compare``; each interval leaves alpha / m outside.
+    """
+    alpha, df = rows["alpha"].to_numpy(dtype=float), rows["df"].to_numpy(dtype=float)
+    middle = (rows["ci_low"] + rows["ci_high"]) / 2
+    wider = quantile(alpha / rows["family_size"] / 2, df) / quantile(alpha / 2, df)
+    half = (rows["ci_high"] - rows["ci_low"]) / 2 * wider
+    return pd.DataFrame(
+        {"ci_simultaneous_low": middle - half, "ci_simultaneous_high": middle + half}
+    )
 
 
 def _looked_at(

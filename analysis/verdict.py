@@ -100,6 +100,9 @@ FLAGS = {
     "unequal_seeds": Flag(
         "refuses", "A paired test was declared, but the two arms were not run on the same seeds."
     ),
+    "exploratory": Flag(
+        "blocks", "This metric or split is not the one that the family was declared for."
+    ),
     "rests_on_normality": Flag(
         "notes",
         "With so few runs no exact permutation test can reach the corrected level; the result "

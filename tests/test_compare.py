@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import analysis
-from analysis.compare import COLUMNS, compare
+from analysis.compare import COLUMNS, compare, simultaneous_intervals
 from analysis.study import parse_study
 from analysis.table import tidy
 
@@ -198,6 +198,22 @@ def test_the_replication_is_judged_by_the_same_family_on_its_own_split():
     assert found["split"].tolist() == ["valid", "valid", "test", "test"]
     assert found["family_size"].unique().tolist() == [2]
     assert compare(both, family(replicate_on='"test"'), split="test")["split"].nunique() == 1
+
+
+def test_a_metric_or_split_that_was_not_declared_is_exploration():
+    both = pd.concat([table(), table(split="test")], ignore_index=True)
+    found = row(compare(both, family(), split="test"))
+    assert (found["verdict"], found["flags"]) == ("suggestive", "exploratory")
+    assert row(compare(both, family(replicate_on='"test"'), split="test"))["flags"] == ""
+    renamed = table().assign(metric="ppl")
+    assert row(compare(renamed, family(), metric="ppl"))["flags"] == "exploratory"
+
+
+def test_simultaneous_intervals_are_those_of_welch_at_the_shared_level():
+    rows = compare(table(), family())
+    found = simultaneous_intervals(rows).iloc[0]
+    alone = analysis.welch(VALUES["coupled"], VALUES["plain"], confidence=1 - 0.05 / 2)
+    assert tuple(found) == pytest.approx(alone.ci_two_sided, rel=1e-12)
 
 
 @pytest.mark.parametrize(
