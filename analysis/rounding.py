@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arms import FloatArray
+from .spread import SpreadKind, sd_from_spread
 from .student import Alternative, check_alternative
-from .welch import SpreadKind, sd_from_spread, welch_many
+from .welch import welch_many
 
 # Ends, middles and eighths of every printed figure's half unit are among the points tried.
 _POINTS = 65

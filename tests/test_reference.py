@@ -21,8 +21,9 @@ from analysis.paired import paired_t, sign_flip_test
 from analysis.power import minimum_detectable, power, seeds_needed
 from analysis.resample import permutation_floor, permutation_test
 from analysis.rounding import rounding_range
+from analysis.spread import sd_from_spread
 from analysis.student import p_value, quantile, satterthwaite
-from analysis.welch import sd_from_spread, welch, welch_from_summary, welch_many
+from analysis.welch import welch, welch_from_summary, welch_many
 
 FOLDERS = [Path(__file__).parent / "reference"]
 if os.environ.get("CQK_REFERENCE_DIR"):
@@ -281,12 +282,13 @@ def nine_point_range(row):
 def test_degenerate_data_are_treated_as_recommended(row):
     x, y = shuffled(row)
     advice = row["recommended"]
+    untestable = min(len(x), len(y)) < 2 or not np.isfinite(x + y).all()
     if "rescale" in advice:  # by a power of two, after which all is as for numbers near 1
         scale = -math.frexp(max(map(abs, x + y)))[1]
         here, there = welch(x, y), welch(np.ldexp(x, scale), np.ldexp(y, scale))
         assert (here.t, here.df, here.p) == (there.t, there.df, there.p)
         assert 0 < here.p < 1
-    elif "refuse" in advice:
+    elif advice.startswith("refuse") or untestable:
         with pytest.raises(NoTestError) as refusal:
             welch(x, y)
         named = re.search(r"reason (\w+)", advice)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.degenerate import NoTestError, Reason
-from analysis.welch import sd_from_spread, welch, welch_from_summary, welch_many
+from analysis.welch import welch, welch_from_summary, welch_many
 
 ALTERNATIVES = ("less", "greater", "two-sided")
 # Eighths are exact in binary, so that shifting them by whole numbers loses nothing.
@@ -137,19 +137,6 @@ def test_printed_means_are_subtracted_as_decimals():
     result = welch_from_summary(2.919458, 0.000737, 80, 2.919946, 0.000839, 80)
     assert result.difference == -0.000488
     assert 2.919458 - 2.919946 != -0.000488
-
-
-def test_every_kind_of_spread_means_the_same_deviation():
-    sd, n = 0.3, 5
-    kinds = {
-        "sd": sd,
-        "se": sd / math.sqrt(n),
-        "sd0": sd * math.sqrt((n - 1) / n),
-        "ci95_t": stats.t.ppf(0.975, n - 1) * sd / math.sqrt(n),
-        "ci95_z": stats.norm.ppf(0.975) * sd / math.sqrt(n),
-    }
-    for kind, spread in kinds.items():
-        assert float(sd_from_spread(spread, n, kind)) == pytest.approx(sd, rel=1e-13)
 
 
 def random_summaries(count, seed):
