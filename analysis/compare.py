@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .dunnett import dunnett
 from .equivalence import tost_many
 from .multiplicity import adjust, fixed_sequence, survives
 from .samples import Sample, samples
@@ -191,6 +190,8 @@ def _passed(
         return fixed_sequence(p, family.alpha) & clean
     if np.isnan(p).any():  # the joint distribution needs every arm
         return np.zeros(len(p), dtype=bool)
+    from .dunnett import dunnett  # brings scipy.stats, a third of a second for the few who need it
+
     joint = dunnett([s.treatment for s in chosen], chosen[0].baseline, family.alternative)
     return np.asarray(joint.p <= family.alpha) & clean
 

@@ -125,6 +125,15 @@ def test_a_torn_last_line_is_no_record_but_a_broken_one_inside_is_an_error(tmp_p
         list(read_lines(path))
 
 
+def test_a_written_file_has_the_rights_that_the_umask_leaves(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "result.json", "x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "result.json").stat().st_mode & 0o777 == 0o640
+
+
 def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
     path = tmp_path / "result.json"
     write_atomically(path, "old")
