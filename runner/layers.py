@@ -124,8 +124,10 @@ class Rotary:
         return cos[end - tokens : end], sin[end - tokens : end]
 
     def _compute(self, tokens: int, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        # float64 first: at position 8,192 a float32 angle is already off by 5e-4.
-        exponent = torch.arange(0, size, 2, dtype=torch.float64, device="cpu") / size
-        position = torch.arange(tokens, dtype=torch.float64, device="cpu")
-        angle = torch.outer(position, self.base**-exponent)
-        return angle.cos().to(like), angle.sin().to(like)
+        # float64 first: at position 8,192 a float32 angle is already off by 5e-4. Never as
+        # inference tensors: an evaluation may come first, and training keeps these for backward.
+        with torch.inference_mode(False):
+            exponent = torch.arange(0, size, 2, dtype=torch.float64, device="cpu") / size
+            position = torch.arange(tokens, dtype=torch.float64, device="cpu")
+            angle = torch.outer(position, self.base**-exponent)
+            return tuple(table.to(like.device, like.dtype) for table in (angle.cos(), angle.sin()))

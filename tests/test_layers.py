@@ -60,6 +60,15 @@ def test_angles_are_made_in_float64() -> None:
     )
 
 
+@LAYOUTS
+def test_tables_made_in_evaluation_serve_training(layout: str) -> None:
+    rotary, x = Rotary(layout=layout), heads().requires_grad_()
+    with torch.inference_mode():
+        rotary(x, offset=0)
+    rotary(x, offset=0).sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
 def test_unknown_layout_is_refused() -> None:
     with pytest.raises(ValueError, match="must be 'half' or 'interleaved', got 'split'"):
         Rotary(layout="split")

@@ -1,4 +1,10 @@
-"""Scoring methods, one file each; the file's name is the name a study uses."""
+"""Scoring methods, one file each; the file's name is the name a study uses.
+
+>>> "standard" in names()
+True
+>>> load("standard").summary
+'softmax of scaled dot products'
+"""
 
 from pathlib import Path
 

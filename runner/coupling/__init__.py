@@ -1,4 +1,8 @@
-"""Maps of queries and keys before scoring, one file each; a study uses the file's name."""
+"""Maps of queries and keys before scoring, one file each; a study uses the file's name.
+
+>>> load("affine").Options(pairs=2).hidden
+8
+"""
 
 from pathlib import Path
 
