@@ -8,7 +8,14 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from .power import SMALL_PILOT, minimum_detectable, plan_from_pilot, power, seeds_needed
+from .power import (
+    SMALL_PILOT,
+    exact_power,
+    minimum_detectable,
+    plan_from_pilot,
+    power,
+    seeds_needed,
+)
 from .samples import samples
 from .study import load_study
 from .table import load_runs
@@ -30,11 +37,14 @@ def from_numbers(
 ) -> pd.DataFrame:
     """Return one row per number of seeds: smallest detectable difference, and power for ``delta``.
 
+    ``power`` is the field's noncentral-t formula, optimistic for few seeds at a small alpha;
+    ``exact_power`` integrates over the variances that will be seen.
+
     ``sd`` and ``sd_baseline`` are standard deviations over seeds, ``delta`` the true difference's
     size. Without ``n`` the rows are usual numbers of seeds, and those needed for ``delta``.
 
     >>> from_numbers(0.01, n=3, delta=0.03).round(3).to_dict("records")
-    [{'seeds': 3, 'minimum_detectable': 0.025, 'power': 0.91}]
+    [{'seeds': 3, 'minimum_detectable': 0.025, 'power': 0.91, 'exact_power': 0.866}]
     """
     if family_size < 1:
         raise ValueError(f"a family holds at least one comparison; got {family_size}")
@@ -50,7 +60,8 @@ def from_numbers(
         )
         row: dict[str, Any] = {"seeds": count, "minimum_detectable": found}
         if delta is not None:
-            row["power"] = power(delta, sd, count, sd_baseline, None, share, alternative)
+            sizes = (delta, sd, count, sd_baseline, None, share, alternative)
+            row |= {"power": power(*sizes), "exact_power": exact_power(*sizes)}
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -90,7 +101,11 @@ def from_pilot(
         }
         if delta is not None:
             plan = plan_from_pilot(delta, *sizes, target_power, share, family.alternative)
-            row |= {"seeds_needed": plan.seeds, "seeds_cautious": plan.seeds_cautious}
+            row |= {
+                "seeds_needed": plan.seeds,
+                "exact_power": plan.exact_power,
+                "seeds_cautious": plan.seeds_cautious,
+            }
         rows.append(row)
         smallest = min(smallest, n)
     return pd.DataFrame(rows), _warnings(smallest, delta)

@@ -45,6 +45,11 @@ FLAGS = {
         "The values of both arms do not vary beyond the resolution of the numbers, so no test "
         "exists; a seed that was not applied is the usual cause.",
     ),
+    "constant_difference": Flag(
+        "refuses",
+        "The paired differences do not vary beyond the resolution of the numbers, so no test "
+        "exists.",
+    ),
     "mixed_budget": Flag("refuses", "The runs of one arm were not trained for the same tokens."),
     "mixed_text": Flag(
         "refuses", "The runs were not scored on the same text, cut into the same tokens."

@@ -132,15 +132,15 @@ def test_a_plan_of_looks_waits_for_its_seeds_without_showing_a_p():
 
 
 def test_a_look_is_judged_by_its_own_level_and_the_first_rejection_decides():
-    plan = sequential_plan([3, 6], 0.05 / 2, "pocock")
-    rules = 'looks = { seeds = [3, 6], spending = "pocock" }'
-    early = row(compare(table(CLEAR, seeds=3), family(rules)), "better")
+    plan = sequential_plan([5, 6], 0.05 / 2, "pocock")
+    rules = 'looks = { seeds = [5, 6], spending = "pocock" }'
+    early = row(compare(table(CLEAR, seeds=5), family(rules)), "better")
     assert early["p"] <= plan.levels[0]
     assert early["verdict"] == "supported"
     assert "interim_look" in early["flags"]
     later = row(compare(table(CLEAR), family(rules)), "better")
     assert later["p"] == early["p"]
-    assert later["n_treatment"] == 3
+    assert later["n_treatment"] == 5
     full = row(compare(table(CLEAR), family(rules)), "same")
     assert (full["verdict"], full["n_treatment"]) == ("not supported", 6)
     assert "undeclared_runs" not in full["flags"]
@@ -172,6 +172,7 @@ def test_the_noisy_arm_being_the_small_one_is_noted():
         ("looks = { seeds = [6] }", "at least 2 items"),
         ("looks = { seeds = [3, 3] }", "rising numbers of seeds"),
         ("looks = { seeds = [3, 5] }", "the last look is at 5 seeds, but 6 are declared"),
+        ('looks = { seeds = [3, 6], spending = "pocock" }', "first look must be at 5 seeds"),
         (f'{LOOKS}\ncorrection = "holm"', "shares alpha by Bonferroni"),
         ('correction = "dunnett"\ntest = "paired_t"', "Dunnett's correction compares arms"),
         ('pooled = ["nothing"]', "pooled names 'nothing'"),
