@@ -118,11 +118,14 @@ def _tables(paths: Sequence[Path], family: Path | None, metric: str | None) -> S
     study = load_study(family)
     wanted = metric or study.family.metric
     axes = list(study.grid)
-    table = pd.concat([load_runs(path, wanted, axes) for path in paths], ignore_index=True)
+    parts = [load_runs(path, wanted, axes) for path in paths]
+    notices = [notice for part in parts for notice in part.attrs.pop("notices", [])]
+    table = pd.concat(parts, ignore_index=True)
     if len(paths) > 1:
         table = tidy(table, ", ".join(map(str, paths)), wanted, axes)
     runs = table.drop_duplicates([c for c in ("arm", "seed", *study.grid) if c in table])
-    notices = [] if "split" in table else ["The table names no split; its rows are taken as one."]
+    if "split" not in table:
+        notices.append("The table names no split; its rows are taken as one.")
     return Source(table, study, [], [], _counts(runs["status"]), notices)
 
 

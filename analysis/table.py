@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .importers import import_runs
+from .importers.recognise import recognise
+from .importers.request import Request
 from .records import RunRecord, read_runs
 from .study import Study, load_study
 
@@ -30,7 +33,9 @@ def load_runs(
 
     A file is long (columns arm, seed, metric, value) or wide (columns arm, seed and one column
     named ``metric``). An empty value is a failed run, NaN or infinity a diverged one. ``axes`` are
-    further columns in which runs of one arm and seed may differ: a study's grid.
+    further columns in which runs of one arm and seed may differ: a study's grid. A file of another
+    tool is read where its columns or settings name arm and seed; what the user should know about
+    it is in ``attrs["notices"]``.
 
     Raises:
         ValueError: The message names the file, the row and the remedy.
@@ -40,7 +45,24 @@ def load_runs(
         return _from_results(path)
     if not path.exists():
         raise ValueError(f"{path}: does not exist; give a results folder or a tidy table")
+    if (format_ := recognise(path)) is not None:
+        return _foreign(format_, path, metric, axes)
     return tidy(_read_file(path), str(path), metric, axes)
+
+
+def _foreign(format_: str, path: Path, metric: str | None, axes: Sequence[str]) -> pd.DataFrame:
+    request = Request(
+        columns={axis: axis for axis in axes}, metrics={} if metric is None else {metric: metric}
+    )
+    try:
+        found = import_runs(format_, [path], request)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}\nto say where arm and seed are or which step counts, start with: "
+            f"cqk import {format_} {path} --out runs.csv"
+        ) from None
+    found.table.attrs["notices"] = found.notices
+    return found.table
 
 
 def from_records(records: list[RunRecord], study: Study) -> pd.DataFrame:
@@ -190,7 +212,7 @@ def _status(table: pd.DataFrame, seen: np.ndarray[Any, Any], origin: str) -> pd.
 
 def _refuse_duplicates(table: pd.DataFrame, origin: str, axes: Sequence[str]) -> None:
     free = {"value", "status", "run_id", "params"}
-    named = dict.fromkeys((*COLUMNS, *axes, "task", "step"))
+    named = dict.fromkeys((*COLUMNS, *axes))
     known = [column for column in named if column in table.columns and column not in free]
     again = np.flatnonzero(table.duplicated(known))
     if again.size:
@@ -199,7 +221,15 @@ def _refuse_duplicates(table: pd.DataFrame, origin: str, axes: Sequence[str]) ->
         raise ValueError(
             f"{origin}: rows {_row(first)} and {_row(again[0])} are the same arm {row['arm']!r}, "
             f"seed {row['seed']} and metric {row['metric']!r}; keep one, since a run counts once"
+            + _several(table.iloc[[first, again[0]]], origin)
         )
+
+
+def _several(rows: pd.DataFrame, origin: str) -> str:
+    """Return how rows of one run that differ in step or task become one value each."""
+    if any(name in rows and rows[name].nunique() > 1 for name in ("step", "task")):
+        return f" (for several steps or tasks: cqk import csv {origin} --step last)"
+    return ""
 
 
 def _row(index: int) -> int:

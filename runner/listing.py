@@ -71,7 +71,7 @@ def _corpora() -> list[dict[str, Any]]:
 
 
 def _formats() -> list[dict[str, Any]]:
-    return [
-        {"name": "csv", "about": "tidy (arm, seed, metric, value) or one column per metric"},
-        {"name": "parquet", "about": "the same columns; needs pyarrow"},
-    ]
+    from analysis import importers
+
+    foreign = [{"name": name, "about": importers.load(name).SUMMARY} for name in importers.FORMATS]
+    return [*foreign, {"name": "parquet", "about": "a tidy table for cqk analyze; needs pyarrow"}]
