@@ -10,7 +10,7 @@ import torch
 from torch.autograd import gradcheck
 
 from runner import coupling
-from runner.coupling._half_step import HalfStep, pair
+from runner.coupling._half_step import HalfStep, move_pair
 from runner.coupling.base import Coupling
 from runner.model import fill
 
@@ -186,7 +186,7 @@ def test_pairs_compose_in_order() -> None:
     q, k = vectors()
     one_by_one = (q, k)
     for key_step, query_step in zip(both.key_steps, both.query_steps, strict=True):
-        one_by_one = pair(*one_by_one, key_step, query_step)
+        one_by_one = move_pair(*one_by_one, key_step, query_step)
     for whole, part in zip(both(q, k), one_by_one, strict=True):
         assert torch.equal(whole, part)
 
@@ -255,7 +255,7 @@ def test_nodes_have_the_gradients_of_finite_differences() -> None:
     q = torch.randn(2, 2, 3, 3, generator=generator, dtype=torch.float64, requires_grad=True)
     k = torch.randn(2, 1, 3, 3, generator=generator, dtype=torch.float64, requires_grad=True)
     weights = (*key_step.parameters(), *query_step.parameters())
-    assert gradcheck(lambda q, k, *_: pair(q, k, key_step, query_step), (q, k, *weights))
+    assert gradcheck(lambda q, k, *_: move_pair(q, k, key_step, query_step), (q, k, *weights))
     assert gradcheck(lambda q, k, *_: key_step(k, q[:, :1]), (q, k, *key_step.parameters()))
 
 

@@ -55,7 +55,10 @@ class Case:
 
     def layer(self, dtype: torch.dtype = torch.float64, **sizes: int) -> Attention:
         """Return the layer with every parameter random, those that start at zero too."""
-        shape = Shape(**{"width": WIDTH, "heads": HEADS, "head_dim": HEAD_DIM, "layer": 1} | sizes)
+        shape = Shape(
+            **{"width": WIDTH, "heads": HEADS, "head_dim": HEAD_DIM, "layer": 1, "layers": 2}
+            | sizes
+        )
         variant, pair = attention.load(self.attention), coupling.load(self.coupling)
         options = pair.Options(**self.coupling_options)
         layer = variant(

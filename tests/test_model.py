@@ -195,6 +195,10 @@ def test_meta_models_count_without_memory() -> None:
         ({"attention": "differential_v2", "attention_options": {"kv_heads": 8}}, "the 4 heads, so"),
         ({"attention": "multi_token", "attention_options": {"group": 3}}, "group must divide"),
         (
+            {"attention": "multi_token", "attention_options": {"kernel_layers": [0, 2]}},
+            "must lie below the 2 layers, got [0, 2]",
+        ),
+        (
             {"attention": "multi_token", "attention_options": {"group": 2, "mix_after": "none"}},
             "only mix_after 'grouped' reads `group`",
         ),

@@ -73,6 +73,11 @@ class MultiToken(HeadAttention):
     ) -> None:
         super().__init__(shape, make_coupling, kv_heads=options.kv_heads)
         self.options, self.initial = options, {}
+        if max(options.kernel_layers or (0,)) >= shape.layers:
+            raise ValueError(
+                f"kernel_layers count from 0 and must lie below the {shape.layers} layers, "
+                f"got {list(options.kernel_layers)}"
+            )
         here = options.kernel_layers is None or shape.layer in options.kernel_layers
         self.left = {"both": (options.key_kernel - 1) // 2, "left": options.key_kernel - 1}.get(
             options.padding, 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from ._half_step import HalfStep, pair
+from ._half_step import HalfStep, move_pair
 from .base import Coupling, Options
 
 
@@ -60,7 +60,7 @@ class Affine(Coupling):
         """Take every pair of half-steps; only the last result is rounded to what came in."""
         dtype = q_bhtd.dtype
         for key_step, query_step in self._pairs():
-            q_bhtd, k_bgtd = pair(q_bhtd, k_bgtd, key_step, query_step)
+            q_bhtd, k_bgtd = move_pair(q_bhtd, k_bgtd, key_step, query_step)
         return q_bhtd.to(dtype), k_bgtd.to(dtype)
 
     def forward_naive(self, q_bhtd: Tensor, k_bgtd: Tensor) -> tuple[Tensor, Tensor]:
