@@ -90,7 +90,9 @@ def run(
     results: Annotated[Path, typer.Option(help="Folder of all results.")] = Path("results"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads per run.")] = None,
-    executor: Annotated[Executor, typer.Option(help="Where to run.")] = Executor.local,
+    executor: Annotated[
+        Executor | None, typer.Option(help="Where to run (default: the profile's, or local).")
+    ] = None,
     profile: Annotated[str | None, typer.Option(help="Executor settings by name.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this arm (repeatable).")] = None,
     seeds: Annotated[str | None, typer.Option(help="Only these seeds, such as 1-3.")] = None,
@@ -100,18 +102,19 @@ def run(
 ) -> None:
     """Train what is missing of a study, every arm on every seed."""
     with user_errors():
-        if executor is Executor.slurm or profile is not None:
-            raise ValueError("the Slurm executor is not there yet; use --executor local")
-        from .plan import parse_seeds, selected
-        from .study_run import execute, prepare
+        from .plan import parse_seeds
+        from .study_run import choose_profile, execute, read
 
-        plan = prepare(study, results, reason=amend, freeze=not dry_run)
         wanted = parse_seeds(seeds) if seeds is not None else None
-        runs = list(selected(plan.runs, only, wanted))
+        plan = read(study, results, only=only, seeds=wanted)
+        how = choose_profile(executor and executor.value, profile)
         if dry_run:
-            typer.echo(plan.describe(runs, as_json=as_json))
+            from .dry_run import dry_run as look
+
+            shown = look(plan, how, jobs=jobs, threads=threads)
+            typer.echo(shown.json() if as_json else shown.text())
             return
-        summary = execute(plan, runs, jobs=jobs, threads=threads)
+        summary = execute(plan, profile=how, jobs=jobs, threads=threads, reason=amend)
     if as_json:
         typer.echo(json.dumps(summary.as_dict(), indent=1))
     else:
@@ -209,19 +212,20 @@ def status(
 ) -> None:
     """Tell what is done, running, failed and missing."""
     with user_errors():
-        from .status import counts, read_status
+        from .status import read_status
 
-        statuses = read_status(folder)
+        found = read_status(folder)
+    if found.notice:
+        typer.echo(f"note: {found.notice}", err=True)
     if as_json:
-        rows = [vars(row) for row in statuses]
-        typer.echo(json.dumps({"runs": rows, "counts": counts(statuses)}, indent=1))
+        rows = [vars(row) for row in found.runs]
+        typer.echo(json.dumps({"runs": rows, "counts": found.counts}, indent=1))
     else:
-        for row in statuses:
+        for row in found.runs:
             detail = f"  {row.detail}" if row.detail else ""
             typer.echo(f"{row.run_id}  {row.status:8}  seed {row.seed}  {row.arm}{detail}")
-        typer.echo(", ".join(f"{count} {name}" for name, count in counts(statuses).items()))
-    over = all(row.status in ("done", "diverged") for row in statuses)
-    raise typer.Exit(0 if over else INCOMPLETE_EXIT)
+        typer.echo(", ".join(f"{count} {name}" for name, count in found.counts.items()))
+    raise typer.Exit(0 if found.over else INCOMPLETE_EXIT)
 
 
 @app.command("list")

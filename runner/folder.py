@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -10,11 +11,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from analysis.records import Result, Spec, read_lines, read_record, to_json, write_atomically
+from analysis.records import (
+    Result,
+    Spec,
+    read_lines,
+    read_record,
+    sync_folder,
+    to_json,
+    write_atomically,
+)
 
-from .checkpoint import Checkpoints
+from .settings import RunSettings
+from .writing import cut_torn_tail, writing
+
+if TYPE_CHECKING:
+    from .checkpoint import Checkpoints
+
+NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 
 class RunIsBusy(Exception):
@@ -23,7 +38,10 @@ class RunIsBusy(Exception):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """``results/<study>/runs/<run id>``; only the holder of its lock writes into it."""
+    """``results/<study>/runs/<run id>``; only the holder of its lock writes into it.
+
+    Whatever writes raises :class:`~runner.writing.CannotWrite` when the disk is full or closed.
+    """
 
     path: Path
 
@@ -50,27 +68,35 @@ class RunFolder:
     @property
     def checkpoints(self) -> Checkpoints:
         """Return the run's checkpoints."""
+        from .checkpoint import Checkpoints  # torch, which planning and waiting do without
+
         return Checkpoints(self.path / "checkpoint")
 
     def create(self, spec: Spec) -> None:
-        """Freeze ``spec``; a folder that exists keeps its own, which must be the same.
+        """Freeze ``spec``; a folder that exists keeps its own, which must mean the same run.
 
         Raises:
             ValueError: The folder holds the spec of another run.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        text = to_json(spec.model_dump(by_alias=True))
-        if not self.spec_path.exists():
-            write_atomically(self.spec_path, text)
-        elif self.read_spec().settings != spec.settings:
-            raise ValueError(
-                f"{self.spec_path}: disagrees with the settings its folder is named after; "
-                f"delete {self.path} and run it again"
-            )
+        if self.spec_path.exists():
+            # Compared by id: a spec written before a setting existed is the run with its default.
+            if self.settings().run_id != spec.run_id:
+                raise ValueError(
+                    f"{self.spec_path}: disagrees with the settings its folder is named after; "
+                    f"delete {self.path} and run it again"
+                )
+            return
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.spec_path, to_json(spec.model_dump(by_alias=True)))
 
     def read_spec(self) -> Spec:
         """Return the frozen spec."""
         return read_record(self.spec_path, Spec, f"delete {self.path} and run it again")
+
+    def settings(self) -> RunSettings:
+        """Return the frozen settings, with a default for what they do not spell out."""
+        return RunSettings.model_validate(self.read_spec().settings)
 
     def read_result(self) -> Result:
         """Return the result of a run that is over."""
@@ -84,19 +110,44 @@ class RunFolder:
         Raises:
             RunIsBusy: Another process holds it.
         """
-        with open(self.path / ".lock", "w", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunIsBusy(self.path.name) from None
+        with writing(self.path):
+            file = open(self.path / ".lock", "a", encoding="utf-8")  # noqa: SIM115 (closed below)
+        with file:
+            # More than one try: whoever asks how a run stands holds the lock for an instant.
+            for tries_left in reversed(range(5)):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not tries_left:
+                        raise RunIsBusy(self.path.name) from None
+                    time.sleep(0.01)
             yield
+
+    def is_locked(self) -> bool:
+        """Return whether a process holds the run at this moment."""
+        try:
+            with open(self.path / ".lock", encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def attempts(self) -> list[dict[str, Any]]:
+        """Return what is logged of the attempts: their start, where they resumed, their end."""
+        return list(read_lines(self.attempts_path))
 
     def start_attempt(self, environment: dict[str, Any]) -> int:
         """Log the start of an attempt and return its 1-based number."""
-        lines = list(read_lines(self.attempts_path))
-        number = 1 + sum(line["event"] == "start" for line in lines)
+        number = 1 + sum(line["event"] == "start" for line in self.attempts())
         self._log({"event": "start", "attempt": number, "time": timestamp(), **environment})
         return number
+
+    def log_resume(self, step: int, passed_over: list[str]) -> None:
+        """Log the step that an attempt goes on from, and the checkpoints it could not read."""
+        self._log({"event": "resume", "step": step, "passed_over": passed_over})
 
     def end_attempt(self, number: int, reason: str, **details: Any) -> None:
         """Log why an attempt ended: done, diverged, stopped or failed."""
@@ -105,54 +156,52 @@ class RunFolder:
         )
 
     def _log(self, line: dict[str, Any]) -> None:
-        cut_torn_tail(self.attempts_path)
-        with open(self.attempts_path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with writing(self.attempts_path):
+            cut_torn_tail(self.attempts_path)
+            with open(self.attempts_path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(line, allow_nan=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
 
     def publish(self, result: Result) -> None:
-        """Write result.json whole: from then on the run is over."""
-        write_atomically(self.result_path, to_json(result.model_dump(by_alias=True)))
+        """Write result.json whole, unless there is one: from then on the run is over.
+
+        A lock keeps two processes apart, except on a network disk whose locks do not reach other
+        machines. Even there the first result stands, and a second must agree with it.
+
+        Raises:
+            ValueError: Another process has published another result of this run.
+        """
+        temporary = self.path / ".result.json.new"
+        with writing(self.result_path):
+            write_atomically(temporary, to_json(result.model_dump(by_alias=True)))
+            _place_once(temporary, self.result_path)
+            sync_folder(self.path)
+        published = self.read_result()
+        if published.model_copy(update={"timing": result.timing}) != result:
+            raise ValueError(
+                f"{self.result_path}: another process has published another result of this run; "
+                "compare the lines of attempts.jsonl beside it before you trust either"
+            )
+
+    def sweep(self) -> None:
+        """Remove temporary files that a killed attempt left; only the lock's holder may."""
+        for pattern in (".result.json.*", ".metrics.jsonl.*"):
+            for left in self.path.glob(pattern):
+                left.unlink(missing_ok=True)
 
 
-class MetricsLog:
-    """Appends to metrics.jsonl; on resuming, the lines past the checkpoint are cut off first."""
-
-    def __init__(self, path: Path, from_step: int) -> None:
-        cut_torn_tail(path)
-        kept = [line for line in read_lines(path) if line["step"] <= from_step]
-        write_atomically(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept))
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  (closed by close)
-
-    def write(self, step: int, tokens: int, split: str, metric: str, value: float) -> None:
-        """Append one point; a value that is not finite is null with its kind beside it."""
-        line: dict[str, Any] = {
-            "step": step, "tokens": tokens, "split": split, "metric": metric, "value": value
-        }  # fmt: skip
-        if value != value or abs(value) == float("inf"):
-            line |= {"value": None, "nonfinite": str(value)}
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
-        self._file.flush()
-
-    def sync(self) -> None:
-        """Force what was written to the disk: a checkpoint must never be ahead of its curve."""
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def cut_torn_tail(path: Path) -> None:
-    """Drop a last line without its newline, which a kill in the middle of a write leaves."""
-    if not path.exists():
-        return
-    with open(path, "rb+") as file:
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            file.truncate(whole)
+def _place_once(temporary: Path, path: Path) -> None:
+    """Give a finished file its name, unless the name is taken."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        if error.errno not in NO_HARD_LINKS:
+            raise
+        os.replace(temporary, path)
+    temporary.unlink(missing_ok=True)
 
 
 def timestamp() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,24 +12,25 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from .attempt import Ended
 from .executors.local import Event
+from .forecast import Forecast
 from .plan import PlannedRun
+
+QUIET_SECONDS = 3.0  # no remaining time is claimed before
 
 
 class PlanProgress:
-    """Shows how far a plan is; on a terminal as one bar, elsewhere as one line per ended run.
+    """Shows how far a plan is; on a terminal as one bar, elsewhere as one line per ended run."""
 
-    The remaining time is the steps left, divided by the steps that all slots together have taken
-    per second so far. Evaluation at the end of a run counts as its share of the run's own time once
-    a first run has shown how long it takes.
-    """
-
-    def __init__(self, runs: dict[Path, PlannedRun]) -> None:
-        self._runs = runs
-        self._steps = {folder: run.settings.train.steps for folder, run in runs.items()}
-        self._taken: dict[Path, int] = {}
-        self._resumed_at: dict[Path, int] = {}
-        self._ended: dict[Path, str] = {}
+    def __init__(self, runs: Mapping[Path, PlannedRun], slots: int) -> None:
+        self._runs = dict(runs)
+        self._index = {folder: index for index, folder in enumerate(self._runs)}
+        planned = list(self._runs.values())
+        kinds = [(run.arm, repr(run.cell)) for run in planned]
+        sizes = [run.settings.train.tokens for run in planned]
+        self.forecast = Forecast(kinds, sizes, slots)
+        self._over = 0
         self._begun = time.monotonic()
         self._bar = self._make_bar() if sys.stderr.isatty() else None
 
@@ -40,7 +42,7 @@ class PlanProgress:
     def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
-            self._task = self._bar.add_task("", total=sum(self._steps.values()), left="")
+            self._task = self._bar.add_task("", total=1.0, left="")
         return self
 
     def __exit__(
@@ -54,54 +56,54 @@ class PlanProgress:
 
     def __call__(self, event: Event) -> None:
         """Take a run's report into account."""
-        if event.ended:
-            self._end(event)
+        run = self._index[event.folder]
+        if event.ended is not None:
+            self.forecast.end(run)
+            self._over += 1
+            self._say(event.folder, event.ended)
+        elif event.total:
+            self.forecast.progress(run, done=event.done, total=event.total)
         else:
-            self._resumed_at.setdefault(event.folder, event.step)
-            self._taken[event.folder] = event.step
+            self.forecast.begin(run)
         if self._bar:
-            done = sum(self._taken.values())
             self._bar.update(
                 self._task,
-                completed=done,
-                description=f"{len(self._ended)} of {len(self._runs)} runs over",
+                completed=self.forecast.fraction(),
+                description=f"{self._over} of {len(self._runs)} runs over",
                 left=self.remaining(),
             )
 
-    def _end(self, event: Event) -> None:
-        self._ended[event.folder] = event.ended
-        if event.ended in ("done", "diverged", "busy"):
-            self._taken[event.folder] = self._steps[event.folder]
-        run = self._runs[event.folder]
-        detail = f": {event.detail}" if event.detail else ""
+    def _say(self, folder: Path, ended: Ended) -> None:
+        run = self._runs[folder]
+        detail = f": {ended.detail}" if ended.detail else ""
         line = (
-            f"[{len(self._ended)}/{len(self._runs)}] {run.arm} seed {run.seed} "
-            f"{event.ended}{detail} ({run.run_id}); {self.remaining()}"
+            f"[{self._over}/{len(self._runs)}] {run.arm} seed {run.seed} "
+            f"{ended.status}{detail} ({run.run_id}); {self.remaining()}"
         )
         print(line, file=sys.stderr, flush=True) if not self._bar else self._bar.print(line)
 
     def remaining(self) -> str:
         """Return the remaining time in words; nothing is claimed before runs have shown a pace."""
-        resumed = sum(self._resumed_at.values())
-        taken = sum(self._taken.values()) - resumed
-        left = sum(self._steps.values()) - sum(self._taken.values())
         elapsed = time.monotonic() - self._begun
-        if left <= 0:
+        if self._over == len(self._runs):
             return f"{spoken(elapsed)} in all"
-        if taken <= 0 or elapsed < 3:
+        left = self.forecast.seconds_left()
+        if left is None or elapsed < QUIET_SECONDS:
             return "remaining time not known yet"
-        return f"about {spoken(left * elapsed / taken)} left"
+        return f"about {spoken(left)} left"
 
 
 def spoken(seconds: float) -> str:
     """Return a duration in the two units that matter.
 
-    >>> spoken(42), spoken(125), spoken(7300)
-    ('42 s', '2 min 5 s', '2 h 2 min')
+    >>> spoken(42), spoken(125), spoken(7300), spoken(200_000)
+    ('42 s', '2 min 5 s', '2 h 2 min', '2 d 8 h')
     """
-    whole = round(seconds)
-    if whole < 60:
+    if (whole := round(seconds)) < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    if (minutes := round(seconds / 60)) < 1440:
+        return f"{minutes // 60} h {minutes % 60} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"

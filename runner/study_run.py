@@ -2,79 +2,108 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.freeze import freeze as freeze_study
 from analysis.study import Study, parse_study
 
-from . import corpora
-from .executors.local import choose_slots
+from . import corpora, profiles
+from .executors.machine import Slots, choose_slots
 from .folder import timestamp
-from .launch import Summary, folder_of, freeze_plan, launch_local
-from .plan import PlannedRun, find_study, plan_runs
+from .launch import Summary, devices_of, freeze_plan, holding, launch_local, launch_slurm
+from .plan import PlannedRun, find_study, plan_runs, selected
+from .profiles import Profile
+from .writing import writing
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A study, where its results go, and all its runs."""
+    """A study as read, where its results go, all its runs, and those that were asked for."""
 
     study: Study
+    text: str
+    origin: Path
     results: Path
     runs: list[PlannedRun]
+    selection: list[PlannedRun]
 
-    def describe(self, runs: Sequence[PlannedRun], *, as_json: bool) -> str:
-        """Return the plan of the selected ``runs`` for people or as JSON."""
-        rows = [
-            {
-                "run_id": run.run_id,
-                "arm": run.arm,
-                "seed": run.seed,
-                "cell": run.cell,
-                "steps": run.settings.train.steps,
-                "tokens": run.settings.train.tokens,
-                "over": folder_of(self.results, run).result_path.exists(),
-            }
-            for run in runs
-        ]
-        if as_json:
-            return json.dumps({"study": self.study.study.name, "runs": rows}, indent=1)
-        lines = [
-            f"{row['run_id']}  {'over   ' if row['over'] else 'missing'}  seed {row['seed']}  "
-            f"{row['arm']}  {row['steps']} steps"
-            + "".join(f"  {axis}={value}" for axis, value in dict(row["cell"]).items())
-            for row in rows
-        ]
-        missing = [run for run, row in zip(runs, rows, strict=True) if not row["over"]]
-        tokens = sum(run.settings.train.tokens for run in missing)
-        lines.append(f"{len(runs)} runs, {len(missing)} missing, {tokens:,} tokens to train")
-        return "\n".join(lines)
+    def freeze(self, reason: str | None) -> None:
+        """Freeze the study and its whole plan into the results folder, selected or not.
+
+        Raises:
+            ValueError: The study differs from what is frozen there and no reason is given, or
+                nothing can be written there.
+        """
+        with holding(self.results), writing(self.results):
+            freeze_study(self.text, str(self.origin), self.results, reason=reason, time=timestamp())
+            freeze_plan(self.results, self.runs)
 
 
-def prepare(study: str, results: Path, *, reason: str | None, freeze: bool) -> StudyPlan:
-    """Read, check and, unless told not to, freeze a study into ``results/<name>``.
+def read(
+    study: str, results: Path, *, only: list[str] | None = None, seeds: list[int] | None = None
+) -> StudyPlan:
+    """Read and plan a study; nothing is written.
 
     Raises:
-        ValueError: The study is faulty, or differs from what is frozen there.
+        ValueError: The study is faulty, or has no such arm or seed.
     """
     path = find_study(study)
     text = path.read_text(encoding="utf-8")
     parsed = parse_study(text, str(path))
-    folder = results / parsed.study.name
     if parsed.data is None:
         raise ValueError(f"{path}: has no [data]: nothing to train")
     runs = plan_runs(parsed, corpora.load(parsed.data.corpus).sha256)
-    if freeze:
-        freeze_study(text, str(path), folder, reason=reason, time=timestamp())
-        freeze_plan(folder, runs)
-    return StudyPlan(parsed, folder, runs)
+    folder = results / parsed.study.name
+    return StudyPlan(parsed, text, path, folder, runs, list(selected(runs, only, seeds)))
+
+
+def choose_profile(executor: str | None, name: str | None) -> Profile:
+    """Return the profile of that name, or the default one of an executor.
+
+    Raises:
+        ValueError: There is no such profile, or it is another executor's.
+    """
+    if name is None:
+        return Profile(executor=executor or "local")  # type: ignore[arg-type]
+    profile = profiles.load(name)
+    if executor is not None and executor != profile.executor:
+        raise ValueError(
+            f"the profile {name!r} is for --executor {profile.executor}, not {executor}"
+        )
+    return profile
 
 
 def execute(
-    plan: StudyPlan, runs: Sequence[PlannedRun], *, jobs: int | None, threads: int | None
+    plan: StudyPlan,
+    *,
+    profile: Profile,
+    jobs: int | None,
+    threads: int | None,
+    reason: str | None,
 ) -> Summary:
-    """Train the missing ones of ``runs`` on this machine."""
-    slots = choose_slots(len(plan.runs), jobs, threads)
-    return launch_local(plan.results, runs, slots)
+    """Freeze the plan, then train, or submit, the missing ones of the selected runs."""
+    launch = _launcher(plan, profile, jobs, threads)
+    plan.freeze(reason)
+    return launch(plan.selection)
+
+
+def _launcher(
+    plan: StudyPlan, profile: Profile, jobs: int | None, threads: int | None
+) -> Callable[[Sequence[PlannedRun]], Summary]:
+    """Return what launches runs, once all that could be refused has been looked at."""
+    if profile.executor == "slurm":
+        if jobs is not None or threads is not None:
+            raise ValueError(
+                "--jobs and --threads are for this machine; on Slurm the profile's max_parallel "
+                "and cpus_per_run say it"
+            )
+        return lambda runs: launch_slurm(plan.results, plan.study.study.name, runs, profile)
+    slots = slots_of(plan, jobs, threads)
+    return lambda runs: launch_local(plan.results, runs, slots)
+
+
+def slots_of(plan: StudyPlan, jobs: int | None, threads: int | None) -> Slots:
+    """Return the slots of this machine; they follow from the whole plan, never from a selection."""
+    return choose_slots(len(plan.runs), jobs, threads, devices_of(plan.runs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -10,21 +9,26 @@ from dataclasses import dataclass, field
 
 import torch
 
-from . import model as models
-from .checkpoint import optimizer_tensors, restore_optimizer
-from .data import Batches, Tokens
-from .evaluate import SplitLoss, split_loss
-from .folder import MetricsLog, RunFolder
-from .optim import build_optimizer, learning_rate, set_learning_rate
-from .presets import Sizes
+from .data import Tokens
+from .distributed import Group
+from .evaluate import SplitLoss
+from .folder import RunFolder
+from .learner import Learner, weights_sha256
+from .metrics import MetricsLog
+from .scoring import Scorer
 from .settings import RunSettings
-from .streams import fold
+from .watch import Diverged, Watch
+from .workload import Workload
 
-Progress = Callable[[int, int], None]  # steps taken, steps in all
+Progress = Callable[[int, int], None]  # work done, work in all (see workload.py)
 
 
 class Stopped(Exception):
     """The run was told to stop and left a checkpoint; starting it again goes on from there."""
+
+    def __init__(self, *, advanced: bool = False) -> None:
+        super().__init__("stopped with a checkpoint")
+        self.advanced = advanced
 
 
 @dataclass
@@ -42,178 +46,234 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-class Diverged(Exception):
-    """The loss left the finite numbers, or the declared bound."""
-
-
 def train(
     settings: RunSettings,
     tokens: Tokens,
     folder: RunFolder,
+    group: Group,
     *,
-    device: str = "cpu",
     should_stop: Callable[[], bool] = lambda: False,
-    progress: Progress = lambda step, steps: None,
-) -> Outcome:
-    """Train one run to its end, resuming from its newest checkpoint, and evaluate it.
+    progress: Progress = lambda done, total: None,
+) -> Outcome | None:
+    """Train one run to its end, resuming from its newest checkpoint, and score it.
+
+    ``group`` says on which device, and beside which other ranks. Only the leading rank writes into
+    ``folder`` and returns an outcome; the others return None.
 
     Raises:
         Stopped: ``should_stop`` said so; a checkpoint is on the disk.
-        ValueError: The text is shorter than one batch.
+        ValueError: The text is shorter than one batch, the checkpoint was taken on another one, or
+            the folder cannot be written.
     """
     begun = time.perf_counter()
-    run = _Run(settings, tokens, folder, device)
+    run = _Run(settings, tokens, folder, group, should_stop, progress)
     try:
-        while run.step < settings.train.steps:
-            run.take_step()
-            progress(run.step, settings.train.steps)
-            if run.step < settings.train.steps and should_stop():
-                run.save()
-                raise Stopped
-            if run.step % settings.train.checkpoint_every == 0:
-                run.save()
+        run.take_remaining_steps()
         trained = time.perf_counter()
-        metrics = {split: run.evaluate(split) for split in ("valid", "test")}
+        if not group.leads:
+            return None
+        metrics, reason = run.final_metrics()
     except Diverged as error:
-        return run.outcome("diverged", reason=str(error))
+        return run.outcome("diverged", reason=str(error)) if group.leads else None
+    except Stopped:
+        run.save()
+        raise Stopped(advanced=run.advanced) from None
     finally:
-        run.log.close()
+        run.close()
     seconds = {
         "train_seconds": trained - begun,
         "evaluate_seconds": time.perf_counter() - trained,
         "tokens_per_second": run.tokens_this_attempt / (trained - begun),
     }
-    return run.outcome("done", metrics=metrics, seconds=seconds)
+    return run.outcome("done", metrics=metrics, reason=reason, seconds=seconds)
+
+
+@dataclass
+class _Best:
+    """The weights whose validation loss was lowest so far, kept on the CPU."""
+
+    step: int
+    nats: float
+    weights: dict[str, torch.Tensor]
 
 
 class _Run:
-    """The moving parts of a run: model, optimiser, data, curve, and the number of steps taken."""
+    """A learner with what surrounds it: folder, curve, watch, and the best weights so far."""
 
     def __init__(
-        self, settings: RunSettings, tokens: Tokens, folder: RunFolder, device: str
+        self,
+        settings: RunSettings,
+        tokens: Tokens,
+        folder: RunFolder,
+        group: Group,
+        should_stop: Callable[[], bool],
+        progress: Progress,
     ) -> None:
-        self.settings, self.tokens, self.folder, self.device = settings, tokens, folder, device
-        schedule = settings.train
-        self.model = build_model(settings, tokens.vocab_size).to(device)
-        self.optimizer = build_optimizer(self.model, schedule)
-        self.batches = Batches(
-            tokens.train, batch=schedule.batch, seq_len=schedule.seq_len, seed=settings.seed
+        self.schedule, self.folder, self.group = settings.train, folder, group
+        self.should_stop, self.progress = should_stop, progress
+        self.learner = Learner(settings, tokens.train, tokens.vocab_size, group)
+        self.fingerprint = self.learner.batches.fingerprint()
+        self.watch = Watch(self.schedule.diverged_above_nats, group.device)
+        self.best: _Best | None = None
+        self.last_valid: SplitLoss | None = None
+        self.scorer = Scorer(
+            self.learner.model, tokens, self.schedule, group.device, self._before_batch
         )
-        self.step = self._resume()
-        self.first_step = self.step
-        self.log = MetricsLog(folder.metrics_path, self.step)
-        self.model.train()
+        self.saved_at = self._resume()
+        self.first_step = self.learner.step
+        self.work = Workload(self.schedule, tokens.n_tokens, self.first_step)
+        self.log = MetricsLog(folder.metrics_path, self.first_step) if group.leads else None
 
-    def _resume(self) -> int:
-        found = self.folder.checkpoints.latest()
-        if found is None:
-            return 0
-        tensors, state = found
-        weights = {n.removeprefix("model."): t for n, t in tensors.items() if n[:6] == "model."}
-        self.model.load_state_dict(weights)
-        restore_optimizer(self.optimizer, tensors)
-        return int(state["step"])
+    def _resume(self) -> int | None:
+        """Take up the newest readable checkpoint and return its step, ``None`` without one."""
+        found = self.folder.checkpoints.latest() if self.group.leads else None
+        step = self.group.agree(found.step if found else -1)
+        if step < 0:
+            return None
+        found = found or self.folder.checkpoints.at(step)
+        if found.state["data_fingerprint"] != self.fingerprint:
+            raise ValueError(
+                f"{self.folder.checkpoints.folder}: was written on other batches than come out "
+                "here, where the tokenizer or the cut of the text differs; go on where it was "
+                "written, or delete it to start the run anew"
+            )
+        self.learner.resume(step, found.tensors)
+        self.watch.restore(found.state)
+        if "best_step" in found.state:
+            self.best = _Best(
+                found.state["best_step"], found.state["best_nats"], _named(found.tensors, "best.")
+            )
+        if self.group.leads:
+            self.folder.log_resume(step, found.passed_over)
+        return step
+
+    def take_remaining_steps(self) -> None:
+        """Take the steps that are left, each followed by what is due after it."""
+        self.progress(self.work.done, self.work.total)
+        self._validate_if_due()  # a run stopped before its validation resumes here
+        while self.learner.step < self.schedule.steps:
+            loss = self.learner.take_step()
+            self.watch.note(self.learner.step, loss)
+            self.work.add_step()
+            self.progress(self.work.done, self.work.total)
+            if self.learner.step % self.schedule.log_every == 0 or self._at_the_end:
+                self._report(loss)
+            if self.group.agree(int(self.should_stop())):
+                raise Stopped
+            if self.learner.step % self.schedule.checkpoint_every == 0:
+                self.save()
+            self._validate_if_due()
+        self.save()  # a stop while both splits are scored costs no step
+
+    @property
+    def _at_the_end(self) -> bool:
+        return self.learner.step == self.schedule.steps
+
+    @property
+    def advanced(self) -> bool:
+        """Return whether this attempt took a step."""
+        return self.learner.step > self.first_step
 
     @property
     def tokens_this_attempt(self) -> int:
-        schedule = self.settings.train
-        return (self.step - self.first_step) * schedule.batch * schedule.seq_len
+        """Return how many target tokens this attempt has trained on."""
+        return self._tokens_at(self.learner.step) - self._tokens_at(self.first_step)
 
-    def take_step(self) -> None:
-        schedule = self.settings.train
-        torch.manual_seed(fold(self.settings.seed, "step", self.step))
-        x_bt, y_bt = (torch.from_numpy(a).to(self.device) for a in self.batches.at(self.step))
-        set_learning_rate(self.optimizer, learning_rate(self.step, schedule))
-        loss = self.model.loss(x_bt, y_bt)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), schedule.clip_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        # On a GPU reading the loss waits for the device, so it is read at the logged steps only.
-        logged = self.step % schedule.log_every == 0 or self.step == schedule.steps
-        if logged or self.device == "cpu":
-            self._watch(loss.item(), logged)
-        if schedule.evaluate_every and self.step % schedule.evaluate_every == 0:
-            self._log("valid", self._split_loss("valid").loss_nats)
+    def _tokens_at(self, step: int) -> int:
+        return step * self.schedule.batch * self.schedule.seq_len
 
-    def _watch(self, loss_nats: float, logged: bool) -> None:
-        bound = self.settings.train.diverged_above_nats
-        blown = not math.isfinite(loss_nats) or (bound is not None and loss_nats > bound)
-        if logged or blown:
-            self._log("train", loss_nats)
-        if blown:
-            raise Diverged(f"the training loss was {loss_nats} nats at step {self.step}")
+    def _report(self, loss: torch.Tensor) -> None:
+        """Log the loss of this step, and end the run if any loss since the last time was bad."""
+        step, bad = self.learner.step, self.watch.first()
+        if bad is not None and bad[0] < step:
+            self._log(bad[0], "train", bad[1])
+        self._log(step, "train", loss.item())
+        if bad is not None:
+            raise Diverged(f"the training loss was {bad[1]} nats at step {bad[0]}")
 
-    def _log(self, split: str, loss_nats: float) -> None:
-        schedule = self.settings.train
-        seen = self.step * schedule.batch * schedule.seq_len
-        self.log.write(self.step, seen, split, "loss", loss_nats)
+    def _log(self, step: int, split: str, loss_nats: float) -> None:
+        if self.log is not None:
+            self.log.write(step, self._tokens_at(step), split, "loss", loss_nats)
 
     def save(self) -> None:
+        """Write a checkpoint of this step, unless there is one."""
+        if self.log is None or self.saved_at == self.learner.step:
+            return
+        tensors = self.learner.tensors()
+        state = {"data_fingerprint": self.fingerprint, **self.watch.state()}
+        if self.best is not None:
+            tensors |= {f"best.{name}": tensor for name, tensor in self.best.weights.items()}
+            state |= {"best_step": self.best.step, "best_nats": self.best.nats}
         self.log.sync()
-        tensors = {f"model.{n}": t for n, t in self.model.state_dict().items()}
-        self.folder.checkpoints.save(self.step, tensors | optimizer_tensors(self.optimizer), {})
+        self.folder.checkpoints.save(self.learner.step, tensors, state)
+        self.saved_at = self.learner.step
 
-    def _split_loss(self, split: str) -> SplitLoss:
-        schedule = self.settings.train
-        return split_loss(
-            self.model,
-            getattr(self.tokens, split),
-            window=schedule.seq_len,
-            stride=schedule.eval_stride,
-            batch=schedule.eval_batch,
-            device=self.device,
-        )
+    def _validate_if_due(self) -> None:
+        every, step = self.schedule.evaluate_every, self.learner.step
+        if not every or not step or (step % every and not self._at_the_end):
+            return
+        stopped = False
+        if self.group.leads:
+            try:
+                self.last_valid = self.scorer.loss("valid")
+            except Stopped:
+                stopped = True
+        if self.group.agree(int(stopped)):
+            raise Stopped
+        if self.last_valid is not None:
+            self._log(step, "valid", self.last_valid.loss_nats)
+            self._keep_if_best(step, self.last_valid.loss_nats)
 
-    def evaluate(self, split: str) -> dict[str, float]:
-        """Return the exact metrics of a whole split."""
-        loss = self._split_loss(split)
-        if not math.isfinite(loss.loss_nats):
-            raise Diverged(f"the loss of the {split} split was {loss.loss_nats} nats")
-        metrics = {
-            "loss": loss.loss_nats,
-            "ppl": loss.ppl,
-            "bits_per_byte": loss.bits_per_byte(self.tokens.n_bytes[split]),
-        }
-        if self.tokens.n_words is not None:
-            metrics["word_ppl"] = loss.word_ppl(self.tokens.n_words[split])
-        return metrics
+    def _keep_if_best(self, step: int, nats: float) -> None:
+        if self.schedule.checkpoint != "best_valid" or not math.isfinite(nats):
+            return
+        if self.best is None or nats < self.best.nats:
+            weights = self.learner.model.state_dict()
+            copies = {name: tensor.to("cpu", copy=True) for name, tensor in weights.items()}
+            self.best = _Best(step, nats, copies)
 
-    def outcome(self, status: str, **details: object) -> Outcome:
-        schedule = self.settings.train
+    def final_metrics(self) -> tuple[dict[str, dict[str, float]], str]:
+        """Score both splits with the chosen weights; return the metrics and what was chosen."""
+        valid, reason = self.last_valid, ""
+        if self.best is not None and self.best.step < self.schedule.steps:
+            self.learner.model.load_state_dict(self.best.weights)
+            valid = None
+            reason = f"scored at step {self.best.step}, where the validation loss was lowest"
+        valid_metrics = self.scorer.metrics("valid", valid)
+        return {"valid": valid_metrics, "test": self.scorer.metrics("test")}, reason
+
+    def _before_batch(self, tokens: int) -> None:
+        if self.should_stop():
+            raise Stopped
+        self.work.add_passes(tokens)
+        self.progress(self.work.done, self.work.total)
+
+    def outcome(
+        self,
+        status: str,
+        *,
+        metrics: dict[str, dict[str, float]] | None = None,
+        reason: str = "",
+        seconds: dict[str, float] | None = None,
+    ) -> Outcome:
+        """Return how the run came out, with the hash of the weights that were scored."""
         return Outcome(
             status=status,
-            steps=self.step,
-            tokens=self.step * schedule.batch * schedule.seq_len,
-            params=sum(p.numel() for p in self.model.parameters()),
-            data_fingerprint=self.batches.fingerprint(),
-            weights_sha256=weights_sha256(self.model),
-            **details,  # type: ignore[arg-type]
+            steps=self.learner.step,
+            tokens=self._tokens_at(self.learner.step),
+            params=self.learner.model.parameter_count(),
+            data_fingerprint=self.fingerprint,
+            weights_sha256=weights_sha256(self.learner.model),
+            metrics=metrics or {},
+            reason=reason,
+            seconds=seconds or {},
         )
 
-
-def build_model(
-    settings: RunSettings, vocab_size: int, device: str | None = None
-) -> models.Transformer:
-    """Return the model of a run at its start: every parameter filled from its own stream."""
-    sizes = settings.model.model_dump(exclude={"preset"})
-    return models.build(
-        Sizes(**sizes),
-        vocab_size=vocab_size,
-        attention=settings.attention.name,
-        attention_options=settings.attention.options,
-        coupling=settings.coupling.name,
-        coupling_options=settings.coupling.options,
-        seed=settings.seed,
-        device=device,
-    )
+    def close(self) -> None:
+        """Close the curve's file."""
+        if self.log is not None:
+            self.log.close()
 
 
-def weights_sha256(model: torch.nn.Module) -> str:
-    """Return the hash of all weights, by name, bit for bit."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode() + b"\0")
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
+def _named(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

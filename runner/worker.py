@@ -1,148 +1,71 @@
-"""Executes one run in this process, from its frozen spec to its result, and logs the attempt.
+"""One run as a process of its own: by hand, as an element of a job array, or under torchrun.
 
-It reads only the run's folder, never the study file that somebody may be editing meanwhile, and may
-be started any number of times: a run that is over or busy is left alone.
+Its exit code says how the attempt ended: 0 the run is over, 1 it failed, 2 nothing can be written
+there, 3 another process holds it, 75 it stopped with a checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
-import torch
+from .attempt import BUSY, EXIT_CODES, FAILED, STOPPED, Ended
+from .executors.requeue import requeue_this_element
+from .folder import RunFolder
+from .ranks import run, run_rank_of_torchrun
+from .stopping import StopSignal
 
-from analysis.records import Result
-
-from . import corpora, data, tokenizers
-from .folder import RunFolder, RunIsBusy
-from .provenance import environment
-from .settings import RunSettings
-from .train import Outcome, Progress, Stopped, train
-
-DONE, DIVERGED, STOPPED, FAILED, BUSY = "done", "diverged", "stopped", "failed", "busy"
-EXIT_CODES = {DONE: 0, DIVERGED: 0, BUSY: 0, FAILED: 1, STOPPED: 75}
-
-
-class StopSignal:
-    """Turns TERM and USR1 into a request that the training loop asks for between two steps."""
-
-    def __init__(self) -> None:
-        self.received = False
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, self._receive)
-
-    def _receive(self, number: int, frame: object) -> None:
-        self.received = True
-
-    def __call__(self) -> bool:
-        """Return whether a signal has come."""
-        return self.received
-
-
-def execute(
-    folder: RunFolder,
-    *,
-    threads: int = 1,
-    should_stop: Callable[[], bool] = lambda: False,
-    progress: Progress = lambda step, steps: None,
-) -> str:
-    """Bring one run to its end and return how the attempt ended.
-
-    A failure is written down with its traceback and returned as ``"failed"``; other runs go on.
-    """
-    if folder.result_path.exists():
-        return DONE
-    try:
-        with folder.lock():
-            if folder.result_path.exists():
-                return DONE
-            return _attempt(folder, threads, should_stop, progress)
-    except RunIsBusy:
-        return BUSY
-
-
-def _attempt(
-    folder: RunFolder, threads: int, should_stop: Callable[[], bool], progress: Progress
-) -> str:
-    prepare_torch(threads)
-    attempt = folder.start_attempt(environment(threads))
-    begun = time.perf_counter()
-    try:
-        result = _result(folder, train_run(folder, should_stop, progress), begun)
-        folder.publish(result)
-        folder.checkpoints.clear()
-    except Stopped:
-        folder.end_attempt(attempt, STOPPED)
-        return STOPPED
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        folder.end_attempt(attempt, FAILED, error=reason, traceback=traceback.format_exc())
-        return FAILED
-    folder.end_attempt(attempt, result.status)
-    return result.status
-
-
-def train_run(folder: RunFolder, should_stop: Callable[[], bool], progress: Progress) -> Outcome:
-    """Train the run of ``folder`` on the text that its spec names.
-
-    Raises:
-        ValueError: The text on this machine is not the one that the run was planned on.
-    """
-    settings = RunSettings.model_validate(folder.read_spec().settings)
-    corpus = corpora.load(settings.data.corpus)
-    if corpus.sha256 != settings.data.text_sha256:
-        raise ValueError(
-            f"the corpus {corpus.name} is another text here (sha256 {corpus.sha256[:12]}) than the "
-            f"run was planned on ({settings.data.text_sha256[:12]}); start `cqk run` on this "
-            "machine, which plans runs on its text"
-        )
-    tokenizer = tokenizers.load(settings.data.tokenizer, corpus.text["train"])
-    tokens = data.prepare(corpus, tokenizer)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return train(
-        settings, tokens, folder, device=device, should_stop=should_stop, progress=progress
-    )
-
-
-def _result(folder: RunFolder, outcome: Outcome, begun: float) -> Result:
-    spec = folder.read_spec()
-    return Result(
-        run_id=spec.run_id,
-        study=spec.study,
-        arm=spec.arm,
-        seed=spec.seed,
-        status=outcome.status,  # type: ignore[arg-type]
-        steps=outcome.steps,
-        tokens=outcome.tokens,
-        params=outcome.params,
-        metrics=outcome.metrics,
-        data_fingerprint=outcome.data_fingerprint,
-        weights_sha256=outcome.weights_sha256,
-        reason=outcome.reason,
-        timing={**outcome.seconds, "attempt_seconds": time.perf_counter() - begun},
-    )
-
-
-def prepare_torch(threads: int) -> None:
-    """Set threads and determinism: strict on a CPU, where it costs nothing."""
-    torch.set_num_threads(threads)
-    if not torch.cuda.is_available():
-        torch.use_deterministic_algorithms(True)
+# A dead machine's locks on a network disk are freed after one or two minutes.
+BUSY_SECONDS = 180
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the worker as a process of its own; the exit code says how the attempt ended."""
+    """Execute the run that the arguments name."""
     parser = argparse.ArgumentParser(prog="runner.worker", description=__doc__)
-    parser.add_argument("folder", type=Path, help="results/<study>/runs/<run id>")
+    parser.add_argument("folder", type=Path, nargs="?", help="results/<study>/runs/<run id>")
+    parser.add_argument("--tasks", type=Path, help="results/<study>/submissions/<n>/tasks.txt")
+    parser.add_argument("--index", type=int, help="line of that file, counted from 0")
     parser.add_argument("--threads", type=int, default=1)
     parsed = parser.parse_args(arguments)
-    ended = execute(RunFolder(parsed.folder), threads=parsed.threads, should_stop=StopSignal())
-    return EXIT_CODES[ended]
+    if (parsed.folder is None) == (parsed.tasks is None or parsed.index is None):
+        parser.error("give either a run's folder, or both --tasks and --index")
+    folder = RunFolder(parsed.folder or task(parsed.tasks, parsed.index))
+    stop = StopSignal(*(signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT))
+    ended = _execute(folder, parsed.threads, stop)
+    if ended.detail:
+        print(f"run {folder.path.name} {ended.status}: {ended.detail}", file=sys.stderr)
+    return EXIT_CODES[ended.status]
+
+
+def task(tasks: Path, index: int) -> Path:
+    """Return the run's folder that stands on a line of a submission's task list."""
+    run_id = tasks.read_text(encoding="utf-8").splitlines()[index]
+    return tasks.resolve().parents[2] / "runs" / run_id
+
+
+def _execute(folder: RunFolder, threads: int, stop: StopSignal) -> Ended:
+    if "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        return run_rank_of_torchrun(folder, threads, stop)
+    ended = run(folder, threads, stop, lambda done, total: None)
+    patience = time.monotonic() + BUSY_SECONDS
+    while ended.status == BUSY and not stop() and time.monotonic() < patience:
+        time.sleep(1)
+        ended = run(folder, threads, stop, lambda done, total: None)
+    # USR1 is the announcement that the time limit is near; any other stop is somebody's wish.
+    if ended.status == STOPPED and stop.received == signal.SIGUSR1:
+        return _requeued(ended)
+    return ended
+
+
+def _requeued(ended: Ended) -> Ended:
+    if not ended.advanced:
+        return Ended(FAILED, "the time limit is too short for a single step: raise the profile's")
+    requeue_this_element()
+    return ended
 
 
 if __name__ == "__main__":

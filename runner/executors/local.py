@@ -1,218 +1,223 @@
 """Runs on this machine: one process per run, as many at once as there are slots.
 
-The processes are forked from a server that has imported torch already, which brings the start of a
-run from seconds to a fraction of one. Nothing is shared: a killed process costs its own run only.
+Nothing is shared: a killed process costs its own run only. A run that another command holds is
+waited for, and taken over when that command dies.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-REPORT_EVERY_STEPS = 5
+from .. import forkserver
+from ..attempt import BUSY, ELSEWHERE, UNWRITABLE, Ended, buried
+from ..folder import RunFolder
+from ..writing import CannotWrite
+from .machine import Slots
+
+REPORT_SECONDS = 0.25
+ELSEWHERE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Slots:
-    """How many runs at once, and with how many threads each; their product is at most the cores."""
+class Event:
+    """What a run reports: that it started, how far it is (see workload.py), or how it ended."""
 
-    jobs: int
-    threads: int
+    folder: Path
+    done: int = 0
+    total: int = 0
+    ended: Ended | None = None
+
+
+OnEvent = Callable[[Event], None]
 
 
 @dataclass
 class _Child:
     folder: Path
+    slot: int
     process: Any
     reports: Connection
-    ended: str | None = None
+    ended: Ended | None = None
 
 
 @dataclass(frozen=True)
-class Event:
-    """What a run reports: ``ended`` is empty while it trains, with the steps taken so far."""
+class Finished:
+    """How the runs ended that were begun, and the signal that stopped the rest, if one did."""
 
-    folder: Path
-    step: int = 0
-    steps: int = 0
-    ended: str = ""
-    detail: str = ""
+    ended: dict[Path, Ended]
+    stopped_by: int | None = None
 
 
-def choose_slots(planned: int, jobs: int | None, threads: int | None) -> Slots:
-    """Return the slots for a plan of that many runs on this machine's cores.
+def run_all(folders: Sequence[Path], slots: Slots, on_event: OnEvent) -> Finished:
+    """Execute every run and say how each ended.
 
-    Two single-threaded runs side by side beat one two-threaded run by about a third, and more
-    threads than cores cost more than half, so runs come first and threads take what is left. All
-    planned runs count, not the missing ones: a run made again later gets the same threads, on
-    which its last bits depend.
+    The first SIGINT, or SIGTERM, asks the running ones to stop with a checkpoint; a second one
+    kills them.
 
     Raises:
-        ValueError: ``jobs * threads`` is more than the cores that this process may use.
+        CannotWrite: The results folder is full or closed; the other runs were stopped.
     """
-    cores = len(os.sched_getaffinity(0))
-    if jobs is not None and threads is not None and jobs * threads > cores:
-        raise ValueError(
-            f"--jobs {jobs} times --threads {threads} is more than the {cores} cores here; "
-            "oversubscribed runs take more than twice as long: lower one of them"
-        )
-    if jobs is None:
-        jobs = max(1, min(planned, cores // (threads or 1)))
-    if threads is None:
-        threads = max(1, cores // jobs)
-    return Slots(jobs, threads)
+    pool = _Pool(list(folders), slots, on_event)
+    with StopRequests() as requests:
+        pool.work(requests)
+    for ended in pool.ended.values():
+        if ended.status == UNWRITABLE:
+            raise CannotWrite(ended.detail)
+    return Finished(pool.ended, requests.last)
 
 
-def run_all(
-    folders: Sequence[Path], slots: Slots, on_event: Callable[[Event], None]
-) -> dict[Path, str]:
-    """Execute every run and return how each ended; ``interrupted`` are those not started.
-
-    The first SIGINT asks the running ones to stop with a checkpoint, a second one kills them.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["runner.worker"])
-    waiting, running, ended = list(folders), [], {}
-    with _Interrupts() as interrupts, _server_environment(slots.threads):
-        while waiting or running:
-            while waiting and len(running) < slots.jobs and not interrupts.count:
-                running.append(_start(context, waiting.pop(0), slots.threads))
-            if interrupts.count and waiting:
-                ended.update(dict.fromkeys(waiting, "interrupted"))
-                waiting.clear()
-            interrupts.pass_on(running)
-            for event in _events(running):
-                on_event(event)
-            for child in [c for c in running if c.ended is not None]:
-                running.remove(child)
-                ended[child.folder] = child.ended
-    return ended
-
-
-def _start(context: Any, folder: Path, threads: int) -> _Child:
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(folder, threads, sender), daemon=False)
-    process.start()
-    sender.close()
-    return _Child(folder, process, receiver)
-
-
-def _work(folder: Path, threads: int, reports: Connection) -> None:
-    """Execute one run in the child; its reports go through the pipe, its outcome into files."""
-    from ..folder import RunFolder
-    from ..worker import StopSignal, execute
-
-    # The terminal sends SIGINT to the whole group; only the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    stop = StopSignal()
-
-    def progress(step: int, steps: int) -> None:
-        if step % REPORT_EVERY_STEPS == 0 or step == steps:
-            try:
-                reports.send((step, steps))
-            except OSError:
-                stop.received = True  # the parent is gone: nobody waits for this run
-
-    ended = execute(RunFolder(folder), threads=threads, should_stop=stop, progress=progress)
-    with suppress(OSError):
-        reports.send(ended)
-
-
-def _events(running: list[_Child]) -> Iterator[Event]:
-    """Wait for reports or ends, a quarter of a second at most, and yield them."""
-    by_source: dict[Any, _Child] = {}
-    for child in running:
-        by_source[child.reports] = by_source[child.process.sentinel] = child
-    for source in wait(list(by_source), timeout=0.25):
-        child = by_source[source]
-        if source is child.reports:
-            yield from _received(child)
-        elif child.ended is None:
-            yield from _received(child)
-            yield from _buried(child)
-
-
-def _received(child: _Child) -> Iterator[Event]:
-    try:
-        while child.ended is None and child.reports.poll():
-            message = child.reports.recv()
-            if isinstance(message, str):
-                child.process.join()
-                child.ended = message
-                yield Event(child.folder, ended=message)
-            else:
-                yield Event(child.folder, *message)
-    except (EOFError, OSError):
-        child.process.join()
-        yield from _buried(child)
-
-
-def _buried(child: _Child) -> Iterator[Event]:
-    """Report a process that ended without a word: killed, most often for memory."""
-    if child.ended is None:
-        code = child.process.exitcode
-        if code == -signal.SIGTERM:  # asked to stop before it had begun
-            child.ended = "stopped"
-            yield Event(child.folder, ended="stopped")
-            return
-        child.ended = "killed"
-        cause = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        hint = " (out of memory?)" if code == -signal.SIGKILL else ""
-        yield Event(child.folder, ended="killed", detail=f"{cause}{hint}")
-
-
-class _Interrupts:
-    """Counts SIGINT while runs are going, and passes it on once per count."""
+class StopRequests:
+    """Counts SIGINT and SIGTERM for the length of a block; outside the main thread, none come."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._passed = 0
+        self.last: int | None = None
+        self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> _Interrupts:
-        self._before = signal.signal(signal.SIGINT, self._receive)
+    def __enter__(self) -> StopRequests:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _receive(self, number: int, frame: object) -> None:
         self.count += 1
-
-    def pass_on(self, running: list[_Child]) -> None:
-        if self.count > self._passed:
-            self._passed = self.count
-            for child in running:
-                child.process.terminate() if self.count == 1 else child.process.kill()
+        self.last = number
 
 
-@contextmanager
-def _server_environment(threads: int) -> Iterator[None]:
-    """Start the fork server with its threads bounded, and deaf to modules in the current folder.
+@dataclass
+class _Pool:
+    waiting: list[Path]
+    slots: Slots
+    on_event: OnEvent
+    running: list[_Child] = field(default_factory=list)
+    elsewhere: dict[Path, float] = field(default_factory=dict)
+    ended: dict[Path, Ended] = field(default_factory=dict)
+    asked: int = 0
 
-    Its socket lies in the system's own temporary folder: a path that TMPDIR makes longer than
-    about a hundred bytes is none that a socket can have.
-    """
-    wanted = {"PYTHONSAFEPATH": "1", "TMPDIR": "/tmp"}
-    for library in ("OMP", "MKL", "OPENBLAS"):
-        wanted[f"{library}_NUM_THREADS"] = str(threads)
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    tempfile.tempdir = None
+    def work(self, requests: StopRequests) -> None:
+        """Keep the slots filled until every run has ended, or a stop was asked for."""
+        context = forkserver.context(self.slots.threads)
+        while self.waiting or self.running or self.elsewhere:
+            stopping = requests.count or any(
+                ended.status == UNWRITABLE for ended in self.ended.values()
+            )
+            if stopping:
+                self.waiting.clear()
+                self.elsewhere.clear()
+            while self.waiting and len(self.running) < self.slots.jobs:
+                self._start(context, self.waiting.pop(0))
+            self._ask_to_stop(max(requests.count, int(bool(stopping))))
+            for event in self._events():
+                self.on_event(event)
+            self._look_elsewhere()
+
+    def _start(self, context: Any, folder: Path) -> None:
+        free = set(range(self.slots.jobs)) - {child.slot for child in self.running}
+        slot = min(free)
+        gpus = self.slots.gpus[slot] if self.slots.gpus else None
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(folder, self.slots.threads, gpus, sender))
+        process.start()
+        sender.close()
+        self.running.append(_Child(folder, slot, process, receiver))
+        self.on_event(Event(folder))
+
+    def _ask_to_stop(self, times: int) -> None:
+        if times > self.asked:
+            for child in self.running:
+                child.process.terminate() if times == 1 else child.process.kill()
+            self.asked = times
+
+    def _events(self) -> Iterator[Event]:
+        """Wait for reports or ends, a quarter of a second at most, and yield them."""
+        sources: dict[Any, _Child] = {}
+        for child in self.running:
+            sources[child.reports] = sources[child.process.sentinel] = child
+        if not sources:
+            time.sleep(REPORT_SECONDS)
+        for source in wait(list(sources), timeout=REPORT_SECONDS):
+            child = sources[source]
+            if child.ended is None:
+                yield from _received(child, gone=source is not child.reports)
+        for child in [c for c in self.running if c.ended is not None]:
+            self.running.remove(child)
+            assert child.ended is not None
+            yield from self._settle(child.folder, child.ended)
+
+    def _settle(self, folder: Path, ended: Ended) -> Iterator[Event]:
+        if ended.status == BUSY:
+            self.elsewhere[folder] = time.monotonic()
+        else:
+            self.ended[folder] = ended
+            yield Event(folder, ended=ended)
+
+    def _look_elsewhere(self) -> None:
+        """Follow the runs that another command holds: over, or free to be taken over."""
+        now = time.monotonic()
+        for path in [p for p, seen in self.elsewhere.items() if now - seen > ELSEWHERE_SECONDS]:
+            folder = RunFolder(path)
+            self.elsewhere[path] = now
+            if folder.result_path.exists():
+                del self.elsewhere[path]
+                ended = Ended(folder.read_result().status, ELSEWHERE)
+                self.ended[path] = ended
+                self.on_event(Event(path, ended=ended))
+            elif not folder.is_locked():
+                del self.elsewhere[path]
+                self.waiting.append(path)
+
+
+def _received(child: _Child, *, gone: bool) -> Iterator[Event]:
+    """Yield what a child has said; when it is gone without a last word, say so for it."""
     try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
+        while child.ended is None and child.reports.poll():
+            message = child.reports.recv()
+            if isinstance(message, Ended):
+                child.process.join()
+                child.ended = message
             else:
-                os.environ[name] = value
-        tempfile.tempdir = None
+                yield Event(child.folder, *message)
+    except (EOFError, OSError):
+        gone = True
+    if gone and child.ended is None:
+        child.process.join()
+        child.ended = buried(child.process.exitcode)
+
+
+def _work(folder: Path, threads: int, gpus: str | None, reports: Connection) -> None:
+    """Execute one run in the child; its reports go through the pipe, its outcome into files."""
+    from ..ranks import run
+    from ..stopping import StopSignal
+
+    if gpus is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+    stop = StopSignal()
+    last = 0.0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= REPORT_SECONDS or done == total:
+            last = now
+            try:
+                reports.send((done, total))
+            except OSError:
+                stop.received = signal.SIGHUP  # the parent is gone: nobody waits for this run
+
+    ended = run(RunFolder(folder), threads, stop, progress)
+    with suppress(OSError):
+        reports.send(ended)

@@ -1,0 +1,40 @@
+"""The device of a run, and how torch is set up on it: threads, determinism, precision."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import nullcontext
+
+import torch
+
+
+def choose(local_rank: int = 0) -> str:
+    """Return the device of one process: a GPU where there is one, else the processor."""
+    return f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
+
+
+def prepare(device: str, threads: int, determinism: str) -> str:
+    """Set up torch in this process and return the determinism in force.
+
+    ``auto`` is ``strict`` on a CPU, where it costs nothing, and ``warn`` on a GPU, where some
+    operations have no deterministic form.
+    """
+    torch.set_num_threads(threads)
+    on_gpu = device.startswith("cuda")
+    if determinism == "auto":
+        determinism = "warn" if on_gpu else "strict"
+    torch.use_deterministic_algorithms(determinism != "off", warn_only=determinism == "warn")
+    if on_gpu:
+        if determinism != "off":
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            warnings.filterwarnings("once", message=".*does not have a deterministic.*")
+        torch.cuda.set_device(device)
+    return determinism
+
+
+def autocast(device: str, precision: str) -> torch.autocast | nullcontext[None]:
+    """Return the context in which the training loss is computed."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(torch.device(device).type, dtype=getattr(torch, precision))

@@ -1,0 +1,152 @@
+"""What `cqk run --dry-run` shows: the plan, its cost on this machine, and Slurm's script."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from . import corpora
+from .estimate import Cost, Pace, cost, pace, vocab_size
+from .executors.slurm import array_script, chunks, max_array_size
+from .executors.submissions import Submission
+from .launch import devices_of, folder_of
+from .plan import PlannedRun
+from .profiles import Profile
+from .progress import spoken
+from .study_run import StudyPlan, slots_of
+
+MEASURING_SECONDS = 2.0  # after that, further kinds of runs are given the pace of those measured
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The selected runs of one arm in one grid cell, and what one of them costs."""
+
+    arm: str
+    cell: dict[str, Any]
+    runs: int
+    missing: int
+    cost: Cost
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """All that is shown; ``slots`` runs go on at once, ``scripts`` is empty on this machine."""
+
+    study: str
+    runs: list[dict[str, Any]]
+    kinds: list[Kind]
+    slots: int
+    seconds: float
+    scripts: list[str]
+
+    def json(self) -> str:
+        """Return everything as one JSON document."""
+        return json.dumps(asdict(self), indent=1)
+
+    def text(self) -> str:
+        """Return everything for people."""
+        missing = sum(kind.missing for kind in self.kinds)
+        tokens = sum(kind.missing * kind.cost.tokens for kind in self.kinds)
+        flops = sum(kind.missing * kind.cost.flops for kind in self.kinds)
+        total = (
+            f"{len(self.runs)} runs, {missing} missing: {tokens:,} tokens to train, {flops:.2e} "
+            f"FLOPs; about {spoken(self.seconds)} at this machine's pace, {self.slots} at a time"
+        )
+        lines = [*map(_row_text, self.runs), "", *map(_kind_text, self.kinds), "", total]
+        return "\n".join(lines + [f"\n{script}" for script in self.scripts])
+
+
+def dry_run(plan: StudyPlan, profile: Profile, *, jobs: int | None, threads: int | None) -> DryRun:
+    """Look at a plan without writing into its results folder.
+
+    Raises:
+        ValueError: The plan could not be run so.
+    """
+    assert plan.study.data is not None
+    missing = {
+        run.run_id
+        for run in plan.selection
+        if not folder_of(plan.results, run).result_path.exists()
+    }
+    slots = slots_of(plan, jobs, threads) if profile.executor == "local" else None
+    at_once = slots.jobs if slots else profile.max_parallel or max(1, len(missing))
+    kinds = _kinds(plan, missing, slots.threads if slots else profile.cpus_per_run)
+    scripts = _scripts(plan, profile, missing) if profile.executor == "slurm" else []
+    seconds = _laid_out([kind.seconds for kind in kinds for _ in range(kind.missing)], at_once)
+    rows = [_row(run, run.run_id in missing) for run in plan.selection]
+    return DryRun(plan.study.study.name, rows, kinds, at_once, seconds, scripts)
+
+
+def _kinds(plan: StudyPlan, missing: set[str], threads: int) -> list[Kind]:
+    assert plan.study.data is not None
+    text = corpora.load(plan.study.data.corpus).text
+    ids = vocab_size(plan.study.data.tokenizer, text["train"])
+    grouped: dict[tuple[str, str], list[PlannedRun]] = {}
+    for run in plan.selection:
+        grouped.setdefault((run.arm, repr(run.cell)), []).append(run)
+    begun, paces, kinds = time.monotonic(), list[Pace](), []
+    for runs in grouped.values():
+        settings = runs[0].settings
+        if not paces or time.monotonic() - begun < MEASURING_SECONDS:
+            paces.append(pace(settings, ids, threads))
+        estimated = cost(settings, ids)
+        left = sum(run.run_id in missing for run in runs)
+        seconds = paces[-1].seconds(estimated)
+        kinds.append(Kind(runs[0].arm, runs[0].cell, len(runs), left, estimated, seconds))
+    return kinds
+
+
+def _scripts(plan: StudyPlan, profile: Profile, missing: set[str]) -> list[str]:
+    """Return the script of every array that would be submitted if nothing is queued already."""
+    scripts = []
+    for number, chunk in enumerate(chunks(sorted(missing), max_array_size()), start=1):
+        submission = Submission(Path(plan.results) / "submissions" / f"{number:04d}")
+        devices = devices_of(plan.selection)
+        name = plan.study.study.name
+        scripts.append(array_script(submission, name, len(chunk), profile, devices))
+    return scripts
+
+
+def _laid_out(seconds: Iterable[float], slots: int) -> float:
+    """Return when the last of the runs ends if each takes the first slot that is free."""
+    free_at = [0.0] * slots
+    for each in seconds:
+        heapq.heapreplace(free_at, free_at[0] + each)
+    return max(free_at)
+
+
+def _row(run: PlannedRun, missing: bool) -> dict[str, Any]:
+    schedule = run.settings.train
+    return {
+        "run_id": run.run_id,
+        "arm": run.arm,
+        "seed": run.seed,
+        "cell": run.cell,
+        "steps": schedule.steps,
+        "tokens": schedule.steps * schedule.batch * schedule.seq_len,
+        "over": not missing,
+    }
+
+
+def _row_text(row: dict[str, Any]) -> str:
+    stands = "over   " if row["over"] else "missing"
+    cell = "".join(f"  {axis}={value}" for axis, value in row["cell"].items())
+    return (
+        f"{row['run_id']}  {stands}  seed {row['seed']}  {row['arm']}  {row['steps']} steps{cell}"
+    )
+
+
+def _kind_text(kind: Kind) -> str:
+    cell = "".join(f" {axis}={value}" for axis, value in kind.cell.items())
+    return (
+        f"{kind.arm}{cell}: {kind.cost.parameters:,} parameters, "
+        f"{kind.cost.flops:.2e} FLOPs and about {spoken(kind.seconds)} a run, "
+        f"{kind.cost.memory_bytes / 2**20:,.0f} MiB a device"
+    )

@@ -1,0 +1,140 @@
+"""Executes one run in this process, from its frozen spec to its result, and logs the attempt.
+
+It reads only the run's folder, never the study file that somebody may be editing meanwhile, and may
+be started any number of times: a run that is over or busy is left alone.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+
+from analysis.records import Result
+
+from . import corpora, data, device, tokenizers
+from .attempt import BUSY, FAILED, STOPPED, UNWRITABLE, Ended
+from .distributed import Group
+from .folder import RunFolder, RunIsBusy
+from .provenance import environment
+from .settings import RunSettings
+from .train import Outcome, Progress, Stopped, train
+from .writing import CannotWrite
+
+LEAVE, GO_ON = 0, 1
+
+
+def execute(
+    folder: RunFolder,
+    *,
+    threads: int = 1,
+    should_stop: Callable[[], bool] = lambda: False,
+    progress: Progress = lambda done, total: None,
+    group: Group | None = None,
+) -> Ended:
+    """Bring one run to its end, as its only process or its leading rank; return how it ended.
+
+    A failure is written down with its traceback and returned; other runs go on.
+    """
+    group = group or Group(device=device.choose())
+    try:
+        with folder.lock():
+            if folder.result_path.exists():
+                group.agree(LEAVE)
+                return Ended(folder.read_result().status)
+            return _attempt(folder, threads, should_stop, progress, group)
+    except RunIsBusy:
+        group.agree(LEAVE)
+        return Ended(BUSY)
+    except CannotWrite as error:
+        return Ended(UNWRITABLE, str(error))
+
+
+def follow(folder: RunFolder, threads: int, group: Group) -> None:
+    """Take part in a run as one of its other ranks, for as long as the leading one wants."""
+    if group.agree(LEAVE) == GO_ON:
+        settings = folder.settings()
+        device.prepare(group.device, threads, settings.train.determinism)
+        with suppress(Stopped):
+            train(settings, tokens_of(settings), folder, group)
+
+
+def _attempt(
+    folder: RunFolder,
+    threads: int,
+    should_stop: Callable[[], bool],
+    progress: Progress,
+    group: Group,
+) -> Ended:
+    settings = folder.settings()
+    determinism = device.prepare(group.device, threads, settings.train.determinism)
+    folder.sweep()
+    attempt = folder.start_attempt(environment(settings, threads, determinism))
+    begun = time.perf_counter()
+    try:
+        group.agree(GO_ON)
+        outcome = train(
+            settings,
+            tokens_of(settings),
+            folder,
+            group,
+            should_stop=should_stop,
+            progress=progress,
+        )
+        assert outcome is not None
+        folder.publish(_result(folder, outcome, begun))
+        folder.checkpoints.clear()
+    except Stopped as stopped:
+        folder.end_attempt(attempt, STOPPED)
+        return Ended(STOPPED, advanced=stopped.advanced)
+    except CannotWrite as error:
+        with suppress(CannotWrite):
+            folder.end_attempt(attempt, FAILED, error=str(error))
+        raise
+    except Exception as error:
+        reason = _in_one_line(error)
+        folder.end_attempt(attempt, FAILED, error=reason, traceback=traceback.format_exc())
+        return Ended(FAILED, reason)
+    folder.end_attempt(attempt, outcome.status)
+    return Ended(outcome.status)
+
+
+def tokens_of(settings: RunSettings) -> data.Tokens:
+    """Return the token ids of a run's text.
+
+    Raises:
+        ValueError: The text on this machine is not the one that the run was planned on.
+    """
+    corpus = corpora.load(settings.data.corpus)
+    if corpus.sha256 != settings.data.text_sha256:
+        raise ValueError(
+            f"the corpus {corpus.name} is another text here (sha256 {corpus.sha256[:12]}) than the "
+            f"run was planned on ({settings.data.text_sha256[:12]}); start `cqk run` on this "
+            "machine, which plans runs on its text"
+        )
+    return data.prepare(corpus, tokenizers.load(settings.data.tokenizer, corpus.text["train"]))
+
+
+def _result(folder: RunFolder, outcome: Outcome, begun: float) -> Result:
+    spec = folder.read_spec()
+    return Result(
+        run_id=spec.run_id,
+        study=spec.study,
+        arm=spec.arm,
+        seed=spec.seed,
+        status=outcome.status,  # type: ignore[arg-type]
+        steps=outcome.steps,
+        tokens=outcome.tokens,
+        params=outcome.params,
+        metrics=outcome.metrics,
+        data_fingerprint=outcome.data_fingerprint,
+        weights_sha256=outcome.weights_sha256,
+        reason=outcome.reason,
+        timing={**outcome.seconds, "attempt_seconds": time.perf_counter() - begun},
+    )
+
+
+def _in_one_line(error: Exception) -> str:
+    said = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
