@@ -156,7 +156,12 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute published significance claims."""
-    _not_yet("check")
+    with user_errors():
+        from analysis import claims as checks
+
+        checked = checks.check_claims(claims)
+    typer.echo(checks.as_json(checked) if as_json else checks.as_text(checked))
+    raise typer.Exit(1 if (checked["verdict"] == checks.INCONSISTENT).any() else 0)
 
 
 @app.command()
@@ -200,9 +205,34 @@ def import_(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="cqk list formats")],
     files: Annotated[list[Path], typer.Argument(help="Files of that format.")],
     out: Annotated[Path, typer.Option(help="The tidy table.")] = Path("runs.csv"),
+    arm: Annotated[str | None, typer.Option(help="Pattern on run names: their arm.")] = None,
+    seed: Annotated[str | None, typer.Option(help="Pattern on run names: their seed.")] = None,
+    map_: Annotated[
+        list[str] | None, typer.Option("--map", help="COLUMN=FIELD, as seed=config.seed.")
+    ] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="NAME, or NEW=OLD to rename.")] = None,
+    step: Annotated[
+        str | None, typer.Option(help="last, a step, or min:METRIC / max:METRIC (best).")
+    ] = None,
+    decimal_comma: Annotated[
+        bool, typer.Option("--decimal-comma", help="CSV with semicolons and 1,5.")
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Bring another tool's results into the tidy table."""
-    _not_yet("import")
+    with user_errors():
+        from analysis import importers
+        from analysis.importers.request import parse_request
+        from analysis.records import write_atomically
+
+        if out.resolve() in [path.resolve() for path in files]:
+            raise ValueError(f"{out}: is one of the files to read; give --out another name")
+        request = parse_request(arm, seed, map_ or (), metric or (), step, decimal_comma)
+        found = importers.import_runs(format_, files, request)
+        write_atomically(out, found.table.to_csv(index=False))
+    for notice in found.notices:
+        typer.echo(f"note: {notice}", err=True)
+    typer.echo(found.as_json() if as_json else f"{out}: {found.sentence}")
 
 
 @app.command()
