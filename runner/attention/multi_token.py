@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..layers import Constant, Initial, Linear, RMSNorm
 from ._heads import HeadAttention, HeadOptions
-from ._kernels import Identity, convolve
+from ._kernels import Correlate, Identity, convolve, correlate, correlate_naive
 from ._scoring import masked_softmax, scores, spread, visible
 from .base import Cache, MakeCoupling, Shape
 
@@ -148,27 +148,40 @@ class MultiToken(HeadAttention):
             )
             if torch.is_grad_enabled():
                 made = checkpoint(
-                    self.score_naive, *block, use_reentrant=False, preserve_rng_state=False
+                    self._score, *block, correlate, use_reentrant=False, preserve_rng_state=False
                 )
             else:
-                made = self.score_naive(*block)
+                made = self._score(*block, correlate)
             outputs.append(made[:, :, start - end :])
         return torch.cat(outputs, dim=-2)
 
     def score_naive(
         self, q_bhtd: Tensor, k_bgtd: Tensor, v_bgtd: Tensor, documents_bt: Tensor | None
     ) -> Tensor:
-        """Take every step on whole maps, for queries that are the last of the keys' tokens."""
+        """Take every step on whole maps."""
+        return self._score(q_bhtd, k_bgtd, v_bgtd, documents_bt, correlate_naive)
+
+    def _score(
+        self,
+        q_bhtd: Tensor,
+        k_bgtd: Tensor,
+        v_bgtd: Tensor,
+        documents_bt: Tensor | None,
+        correlate: Correlate,
+    ) -> Tensor:
+        """Take every step, for queries that are the last of the keys' tokens."""
         seen = visible(q_bhtd.shape[-2], k_bgtd.shape[-2], q_bhtd.device, documents_bt)
         cut = documents_bt if self.options.cut_documents else None
         maps = scores(q_bhtd, k_bgtd).masked_fill(~seen, 0.0)
         if self.kernel_before is not None:
-            maps = convolve(maps, self.kernel_before, self.left, cut)
+            maps = convolve(maps, self.kernel_before, self.left, cut, correlate=correlate)
         if self.head_mix_before is not None:
             maps = (self.head_mix_before @ maps.flatten(2)).view_as(maps)
         maps = masked_softmax(maps, seen)
         if self.kernel_after is not None:
-            maps = convolve(maps, self.kernel_after, self.left, cut).masked_fill(~seen, 0.0)
+            maps = convolve(
+                maps, self.kernel_after, self.left, cut, correlate=correlate
+            ).masked_fill(~seen, 0.0)
         return self._mix_after(maps) @ spread(v_bgtd, self.heads)
 
     def _mix_after(self, maps_bhst: Tensor) -> Tensor:
