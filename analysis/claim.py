@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -14,6 +15,7 @@ from pydantic import (
 )
 
 from .claimed import claimed_p
+from .rounding import Printed
 
 
 def _printed(value: object) -> object:
@@ -23,11 +25,13 @@ def _printed(value: object) -> object:
     return value.strip() if isinstance(value, str) else value
 
 
-def _figure(text: str) -> str:
+def _figure(text: str, finite: bool = True) -> str:
     try:
-        float(text)
-    except ValueError:
+        value, _ = float(text), Printed(text).half_unit
+    except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is no number; write it as it was printed") from None
+    if finite and not math.isfinite(value):
+        raise ValueError(f"{text!r} is not finite; leave out what was not printed")
     return text
 
 
@@ -90,13 +94,20 @@ class Claim(BaseModel):
     @field_validator("treatment", "baseline")
     @classmethod
     def _numbers(cls, texts: list[str]) -> list[str]:
-        return [_figure(text) for text in texts]
+        return [_figure(text, finite=False) for text in texts]
 
     @field_validator("spread_treatment", "spread_baseline")
     @classmethod
     def _no_negative_spread(cls, text: str | None) -> str | None:
         if text is not None and float(text) < 0:
             raise ValueError(f"a spread cannot be negative; got {text}")
+        return text
+
+    @field_validator("df")
+    @classmethod
+    def _positive_df(cls, text: str | None) -> str | None:
+        if text is not None and float(text) <= 0:
+            raise ValueError(f"degrees of freedom are positive; got {text}")
         return text
 
     @field_validator("claimed_p")

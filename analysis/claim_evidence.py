@@ -14,7 +14,6 @@ from .claim_boxes import Method, Recomputed
 from .claim_kinds import counts, recomputed
 from .compare import compare
 from .degenerate import NoTestError
-from .paired import MOST_PAIRS
 from .resample import permutation_floor
 from .rounding import Printed
 from .spread import SpreadKind
@@ -35,6 +34,7 @@ SIDES: dict[Alternative, str] = {
     "less": "one-sided towards less",
     "greater": "one-sided towards greater",
 }
+_MOST_RUNS = 1000  # of so many the floor is near 1e-300
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ def evidence(claim: Claim, folder: Path) -> Evidence:
     if claim.kind == "percent":
         return _percent(claim)
     if claim.kind == "p_only":
-        return Evidence(floor=exact_floor(claim, _sides(claim)))
+        return Evidence(floor=exact_floor(claim, sides_of(claim)))
     missing = _missing(claim)
     if missing:
         return Evidence(refusal=missing)
     try:
-        found = tuple(readings(claim, _spreads(claim), _sides(claim), claim.test))
+        found = tuple(readings(claim, spreads_of(claim), sides_of(claim), claim.test))
     except NoTestError as error:
         return Evidence(refusal=str(error))
     return Evidence(
-        found, floor=exact_floor(claim, _sides(claim)), contradiction=_contradiction(claim)
+        found, floor=exact_floor(claim, sides_of(claim)), contradiction=_contradiction(claim)
     )
 
 
@@ -100,25 +100,30 @@ def readings(
 
 
 def exact_floor(claim: Claim, sides: list[Alternative]) -> float:
-    """Return the smallest exact p for the runs of a claim, NaN where their number is not stated."""
+    """Return the smallest exact p for the runs of a claim.
+
+    NaN where their number is not stated, or so large that nothing rests on the floor.
+    """
     n_x, n_y = counts(claim)
     if n_x is None or n_x < 1:
         return math.nan
     if claim.kind in ("one_sample", "paired"):
         side_count = 1 if any(side != "two-sided" for side in sides) else 2
-        return side_count / 2**n_x if n_x <= MOST_PAIRS else math.nan
-    if n_y is None or n_y < 1:
+        return side_count / 2**n_x if n_x <= _MOST_RUNS else math.nan
+    if n_y is None or n_y < 1 or n_x + n_y > _MOST_RUNS:
         return math.nan
     return min(permutation_floor(n_x, n_y, side) for side in sides)
 
 
-def _spreads(claim: Claim) -> list[SpreadKind]:
+def spreads_of(claim: Claim) -> list[SpreadKind]:
+    """Return the kinds of spread that the claim leaves open; raw values have none."""
     if claim.kind == "summary" or (claim.kind == "one_sample" and not claim.treatment):
         return [claim.spread_kind] if claim.spread_kind != "unknown" else list(SPREADS)
     return ["sd"]
 
 
-def _sides(claim: Claim) -> list[Alternative]:
+def sides_of(claim: Claim) -> list[Alternative]:
+    """Return the sides that the claim leaves open."""
     return [claim.alternative] if claim.alternative != "unknown" else list(get_args(Alternative))
 
 

@@ -111,14 +111,14 @@ def _from_values(claim: Claim, spread: SpreadKind, side: Alternative, method: Me
 
 
 def _from_pairs(claim: Claim, spread: SpreadKind, side: Alternative, method: Method) -> Recomputed:
+    arms = [raw_values(arm, claim.rounded) for arm in (claim.treatment, claim.baseline)]
+    if not all(np.isfinite(values).all() for values, _ in arms):
+        raise NoTestError(Reason.NON_FINITE)
     pairs = zip(claim.treatment, claim.baseline, strict=True)
     differences = np.array([decimal_difference(x, y) for x, y in pairs])
-    if not np.isfinite(differences).all():
-        raise NoTestError(Reason.NON_FINITE)
     if np.ptp(differences) == 0:
         raise NoTestError(Reason.CONSTANT_DIFFERENCE, float(differences[0]))
-    half = sum(raw_values(arm, claim.rounded)[1] for arm in (claim.treatment, claim.baseline))
-    box = value_box(differences, np.asarray(half))
+    box = value_box(differences, arms[0][1] + arms[1][1])
     return one_arm(box, 0.0, side, method, float(box.mean[0]))
 
 

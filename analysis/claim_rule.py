@@ -75,7 +75,7 @@ def fits_p(claim: Claim, recomputed: Recomputed) -> Outcome:
     """Return whether the printed p fits: a number must be reached, a bound must hold throughout."""
     if claim.claimed_p is None:
         return "fits"
-    allowed = claimed_p(claim.claimed_p)
+    allowed = claimed_p(claim.claimed_p, claim.alpha)
     if not allowed.meets(recomputed.p_min, recomputed.p_max):
         return "fails"
     return "fits" if allowed.exact or allowed.holds(recomputed.p_min, recomputed.p_max) else "open"
@@ -99,7 +99,7 @@ def largest_family(p: float, alpha: float) -> int | None:
 
 def _largest(alpha: float, claim: Claim) -> int | None:
     """Return the family that a printed p alone survives, taken as it is printed."""
-    if claim.claimed_p is None or not (allowed := claimed_p(claim.claimed_p)).exact:
+    if claim.claimed_p is None or not (allowed := claimed_p(claim.claimed_p, claim.alpha)).exact:
         return None
     return largest_family((allowed.low + allowed.high) / 2, alpha)
 
@@ -113,7 +113,7 @@ def _survives(claim: Claim, found: Evidence, recomputed: Recomputed) -> Outcome:
         return "open"
     low, high = recomputed.p_min, recomputed.p_max
     if claim.claimed_p is not None and fits_p(claim, recomputed) != "fails":
-        allowed = claimed_p(claim.claimed_p)
+        allowed = claimed_p(claim.claimed_p, claim.alpha)
         low, high = max(low, allowed.low), min(high, allowed.high)
     share = alpha_of(claim, found) / size
     survives = ClaimedP(0.0, share) if claim.claimed_survives else ClaimedP(share, 1.0, True)

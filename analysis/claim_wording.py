@@ -10,7 +10,15 @@ from scipy.optimize import brentq
 
 from .claim import Claim
 from .claim_boxes import Method, Recomputed
-from .claim_evidence import SIDES, SPREADS, Evidence, Reading, readings
+from .claim_evidence import (
+    SIDES,
+    SPREADS,
+    Evidence,
+    Reading,
+    readings,
+    sides_of,
+    spreads_of,
+)
 from .claim_rule import (
     CONSISTENT,
     INCONSISTENT,
@@ -21,6 +29,7 @@ from .claim_rule import (
     largest_family,
 )
 from .claimed import claimed_p
+from .degenerate import NoTestError
 from .rounding import Printed
 from .spread import SpreadKind
 from .student import Alternative, p_value
@@ -55,6 +64,8 @@ def _short(value: float) -> str:
 def _printed(claim: Claim) -> str:
     """Return the printed p as `p = 0.003` or `p < 0.05`."""
     text = (claim.claimed_p or "").strip().removeprefix("p").strip()
+    if text[0] in "nN":
+        return f"p > {claim.alpha}"
     return f"p = {text.lstrip('= ')}" if text[0] in "=.0123456789" else f"p {text}"
 
 
@@ -126,7 +137,16 @@ def _by_reading(judged: Judgement) -> str:
 
 def _explanations(claim: Claim, found: Evidence) -> Iterator[str]:
     """Yield the mistakes that would make the printed p right."""
-    spreads, sides = _declared(claim)
+    if claim.kind != "results":
+        yield from _misreadings(claim, found)
+    if _cut(claim, found.readings):
+        yield "if its digits were cut off, not rounded"
+    if claim.kind == "t_df" and (df := _needed_df(claim, found.readings[0])) is not None:
+        yield f"with a df of about {df:.3g}"
+
+
+def _misreadings(claim: Claim, found: Evidence) -> Iterator[str]:
+    spreads, sides = spreads_of(claim), sides_of(claim)
     for side in get_args(Alternative):
         if side not in sides and _any_fits(claim, readings(claim, spreads, [side], claim.test)):
             yield _other_side(claim, side, found.readings[0])
@@ -136,27 +156,17 @@ def _explanations(claim: Claim, found: Evidence) -> Iterator[str]:
                 claim, readings(claim, [spread], sides, claim.test)
             ):
                 yield f"if ± is {words}"
-    if claim.kind != "results":
-        if _any_fits(claim, readings(claim, spreads, sides, "normal")):
-            true_df = found.readings[0].recomputed.df
-            yield f"by the normal quantile in place of t with df {true_df:.3g}"
-        yield from _other_test(claim, spreads, sides)
-    if _cut(claim, found.readings):
-        yield "if its digits were cut off, not rounded"
-    if claim.kind == "t_df" and (df := _needed_df(claim, found.readings[0])) is not None:
-        yield f"with a df of about {df:.3g}"
-
-
-def _declared(claim: Claim) -> tuple[list[SpreadKind], list[Alternative]]:
-    spreads = list(SPREADS) if claim.spread_kind == "unknown" else [claim.spread_kind]
-    if claim.kind not in ("summary", "one_sample") or claim.treatment:
-        spreads = ["sd"]
-    sides = list(SIDES) if claim.alternative == "unknown" else [claim.alternative]
-    return spreads, sides
+    if _any_fits(claim, readings(claim, spreads, sides, "normal")):
+        true_df = found.readings[0].recomputed.df
+        yield f"by the normal quantile in place of t with df {true_df:.3g}"
+    yield from _other_test(claim, spreads, sides)
 
 
 def _any_fits(claim: Claim, found: Iterator[Reading]) -> bool:
-    return any(fits_p(claim, reading.recomputed) == "fits" for reading in found)
+    try:
+        return any(fits_p(claim, reading.recomputed) == "fits" for reading in found)
+    except NoTestError:
+        return False
 
 
 def _other_side(claim: Claim, side: Alternative, reading: Reading) -> str:
@@ -184,7 +194,7 @@ def _other_test(claim: Claim, spreads: list[SpreadKind], sides: list[Alternative
 
 
 def _cut(claim: Claim, found: Sequence[Reading]) -> bool:
-    allowed = claimed_p(claim.claimed_p or "")
+    allowed = claimed_p(claim.claimed_p or "", claim.alpha)
     if not allowed.exact:
         return False
     centre, unit = (allowed.low + allowed.high) / 2, allowed.high - allowed.low
@@ -192,7 +202,7 @@ def _cut(claim: Claim, found: Sequence[Reading]) -> bool:
 
 
 def _needed_df(claim: Claim, reading: Reading) -> float | None:
-    allowed = claimed_p(claim.claimed_p or "")
+    allowed = claimed_p(claim.claimed_p or "", claim.alpha)
     assert claim.t is not None
     if not allowed.exact:
         return None
@@ -209,7 +219,7 @@ def _needed_df(claim: Claim, reading: Reading) -> float | None:
 
 def _p_alone(claim: Claim, found: Evidence) -> str:
     """Say what a p without any statistic still tells: its family, and its floor."""
-    allowed, alpha = claimed_p(claim.claimed_p or ""), alpha_of(claim, found)
+    allowed, alpha = claimed_p(claim.claimed_p or "", claim.alpha), alpha_of(claim, found)
     parts = ["no statistic is printed from which p could be recomputed"]
     if allowed.exact:
         low, centre, high = (
@@ -219,6 +229,9 @@ def _p_alone(claim: Claim, found: Evidence) -> str:
         parts.append(
             f"as printed it survives a family of at most {centre} ({low} to {high} by rounding)"
         )
+    size, share = _share(claim, found)
+    if claim.claimed_survives is not None and size is not None:
+        parts.append(f"a family of {size} needs p <= {_short(share)}")
     if math.isfinite(found.floor):
         runs = f"{claim.n_treatment} v {claim.n_baseline} runs"
         parts.append(f"an exact test of {runs} cannot go below {_short(found.floor)}")

@@ -39,8 +39,8 @@ class ClaimedP:
         return above and below
 
 
-def claimed_p(text: str) -> ClaimedP:
-    """Return the p values that a printed p allows.
+def claimed_p(text: str, alpha: float = 0.05) -> ClaimedP:
+    """Return the p values that a printed p allows; "n.s." says that p is above alpha.
 
     Raises:
         ValueError: It is no p value: no number between 0 and 1 with decimals, plain or after a
@@ -52,6 +52,8 @@ def claimed_p(text: str) -> ClaimedP:
     >>> claimed_p("p < .05").holds(0.01, 0.05)
     False
     """
+    if text.strip().lower() in ("ns", "n.s."):
+        return ClaimedP(alpha, 1.0, low_open=True)
     found = _FORM.fullmatch(text.strip())
     if found is None:
         raise ValueError(f'{text!r} is no p value; write it as printed, such as "0.003" or "<0.05"')

@@ -264,6 +264,8 @@ def test_a_side_that_is_not_stated_is_tried_every_way():
           "baseline": "1.20;2.30;3.50;4.10", "claimed_p": "0.024"}, "as paired values"),
         ({"kind": "paired", "treatment": "1.00;2.00;3.00;4.00", "alternative": "less",
           "baseline": "1.20;2.30;3.50;4.10", "claimed_p": "0.39"}, "as unpaired values"),
+        ({"kind": "values", "treatment": "1.00;2.00;3.00", "alternative": "less",
+          "baseline": "2.00;3.00;4.00", "claimed_p": "0.001"}, "p = 0.001 does not lie in"),
     ],
 )  # fmt: skip
 def test_a_misfit_is_explained(stated, said):
@@ -313,6 +315,7 @@ def test_degrees_of_freedom_that_so_many_runs_cannot_have():
         ({"kind": "values", "treatment": ["1.0", "nan"], "baseline": ["2.0", "3.0"]}, "not finite"),
         ({"kind": "values", "treatment": ["1.0"] * 3, "baseline": ["2.0"] * 3}, "spread of both"),
         ({"kind": "paired", "treatment": ["1.0", "2.0"], "baseline": ["1.5", "2.5"]}, "are equal"),
+        ({"kind": "paired", "treatment": ["inf", "2.0"], "baseline": ["inf", "2.5"]}, "not finite"),
         ({"kind": "one_sample", "target": "3.0"}, "neither a mean nor values"),
         ({"kind": "t_df", "t": "2.0"}, "neither degrees of freedom nor numbers of runs"),
     ],
@@ -384,6 +387,21 @@ def test_the_exact_floor_of_three_signs(kind, side, floor):
     assert evidence(claim, Path()).floor == floor
 
 
+def test_what_is_printed_as_not_significant_lies_above_alpha():
+    known = {"kind": "t_df", "t": "1.85", "df": "8", "alternative": "two-sided"}  # p = 0.101
+    assert judged(**known, claimed_p="n.s.")[:2] == (
+        "consistent", "p > 0.05 agrees with 0.1007 to 0.1023",
+    )  # fmt: skip
+    assert judged(**known, claimed_p="ns", alpha=0.2)[0] == "inconsistent"
+
+
+def test_of_many_runs_no_floor_is_stated():
+    known = {"kind": "p_only", "claimed_p": "0.04", "alternative": "less"}
+    for n, stated in ((500, True), (501, False), (10**9, False)):
+        claim = Claim(id="c", **known, n_treatment=n, n_baseline=n)
+        assert math.isfinite(evidence(claim, Path()).floor) == stated
+
+
 @given(st.floats(1e-7, 0.9), st.floats(0.001, 0.2))
 def test_the_largest_family_survives_and_the_next_does_not(p, alpha):
     size = largest_family(p, alpha)
@@ -398,14 +416,14 @@ def test_the_largest_family_survives_and_the_next_does_not(p, alpha):
     ("text", "low", "high"),
     [("0.003", 0.0025, 0.0035), (".05", 0.045, 0.055), ("1.1e-07", 1.05e-7, 1.15e-7),
      ("0.000", 0.0, 0.0005), ("1.0", 0.95, 1.0), ("<0.05", 0.0, 0.05), ("p<=.001", 0.0, 0.001),
-     ("P > 0.05", 0.05, 1.0), ("8e-06", 7.5e-6, 8.5e-6)],
+     ("P > 0.05", 0.05, 1.0), ("n.s.", 0.05, 1.0), ("8e-06", 7.5e-6, 8.5e-6)],
 )  # fmt: skip
 def test_what_a_printed_p_allows(text, low, high):
     allowed = claimed_p(text)
     assert (allowed.low, allowed.high) == (low, high)
 
 
-@pytest.mark.parametrize("text", ["", "0", "1", "n.s.", "-0.1", "1.5", "0,05", "5%", "0.05*"])
+@pytest.mark.parametrize("text", ["", "0", "1", "-0.1", "1.5", "0,05", "5%", "0.05*"])
 def test_what_is_no_p(text):
     with pytest.raises(ValueError, match="is no p value"):
         claimed_p(text)
@@ -463,6 +481,8 @@ claimed_p = "{p:.4f}"
 claimed_survives = true
 """,
     )
+    wrong = write(tmp_path / "wrong.toml", path.read_text().replace(f"{p:.4f}", "0.4"))
+    assert "p = 0.4 does not lie in" in check_claims(wrong).iloc[0]["why"]
     row = check_claims(path).iloc[0]
     assert row["verdict"] == ("consistent" if p <= 0.05 / 4 else "inconsistent")
     assert row["p"] == row["p_min"] == row["p_max"] == pytest.approx(p, rel=1e-12)
@@ -488,6 +508,9 @@ claimed_survives = true
         ('[[claims]]\nid = "a"\nkind = "t_df"\nt = 1.0\nalhpa = 0.1', 'did you mean "alpha"?'),
         ('[[claims]]\nid = "a"\nkind = "t_df"', "a claim of kind 't_df' needs t"),
         ('[[claims]]\nid = "a"\nkind = "t_df"\nt = "big"', "'big' is no number"),
+        ('[[claims]]\nid = "a"\nkind = "t_df"\nt = inf', "'inf' is not finite"),
+        ('[[claims]]\nid = "a"\nkind = "t_df"\nt = 0e400', "'0e400' is no number"),
+        ('[[claims]]\nid = "a"\nkind = "t_df"\nt = 1.0\ndf = 0', "freedom are positive; got 0"),
         ('[[claims]]\nid = "a"\nkind = "t_df"\nt = 1.0\nclaimed_p = "small"', "is no p value"),
         ('[[claims]]\nid = "a"\nkind = "one_sample"\ntarget = 1\nspread_treatment = -0.5',
          "a spread cannot be negative"),

@@ -112,6 +112,17 @@ def test_the_harness_gives_one_value_a_task_and_says_what_must_not_be_counted_tw
         read("lm-eval", "lm_eval", arm=BY_NAME["arm"], columns=["seed=config.random_seed"])
 
 
+def test_the_harness_before_filters_had_names(tmp_path):
+    path = tmp_path / "base-s3" / "results.json"
+    path.parent.mkdir()
+    tasks = {"hellaswag": {"acc": 0.5, "acc_stderr": 0.01, "acc_norm": 0.625}}
+    write(path, json.dumps({"results": tasks, "config": {}}))
+    found = import_runs("lm-eval", [path], parse_request(**BY_NAME))
+    assert values(found, "hellaswag/acc") == {("base", 3): (0.5, "done")}
+    assert values(found, "hellaswag/acc_norm") == {("base", 3): (0.625, "done")}
+    assert len(found.table) == 2
+
+
 def test_settings_of_the_harness_that_differ_are_named(tmp_path):
     shutil.copytree(IMPORTS / "lm_eval", tmp_path / "lm_eval")
     path = next((tmp_path / "lm_eval").rglob("results_*.json"))

@@ -45,6 +45,16 @@ def import_runs(name: str, files: Sequence[Path], request: Request) -> Imported:
 
     Raises:
         ValueError: The message names the file, what was found in it, and the remedy.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from analysis.importers.request import parse_request
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "chart.csv")
+    ...     _ = file.write_text('"Step","base-s0 - loss"\\n"0","2.5"\\n"9","1.5"\\n')
+    ...     request = parse_request(arm="^[a-z]+", seed="[0-9]+$", step="last")
+    ...     table = import_runs("wandb", [file], request).table
+    >>> table[["arm", "seed", "metric", "value"]].values.tolist()
+    [['base', 0, 'loss', 1.5]]
     """
     from .gather import gather
 

@@ -104,8 +104,7 @@ def _best_steps(
         _remember(point, seen)
         if point.metric == rule.metric:
             sign = 1 if rule.kind == "min" else -1
-            with _named(point):
-                best.setdefault(point.run, Best(sign, reader.IN_ORDER)).add(point.step, point.value)
+            _add(best.setdefault(point.run, Best(sign, reader.IN_ORDER)), point)
     if not best:
         raise ValueError(
             f"--step {rule.kind}:{rule.metric}: no run has that metric; "
@@ -134,8 +133,7 @@ def _collect(
                 at = steps[point.run]
                 rule = StepRule("at", step=math.nan if at is None else at)
             found.kept[key] = Kept(rule, reader.IN_ORDER)
-        with _named(point):
-            found.kept[key].add(point.step, point.value)
+        _add(found.kept[key], point)
     return found
 
 
@@ -145,20 +143,15 @@ def _remember(point: Point, seen: dict[str, None]) -> None:
         raise ValueError(f"{point.run.source}: names more than {MOST_METRICS:,} metrics")
 
 
-class _named:
-    """Puts file, run and metric in front of what is wrong with a point's step."""
-
-    def __init__(self, point: Point) -> None:
-        self.point = point
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, StepError):
-            run, metric = self.point.run, self.point.metric
-            raise ValueError(
-                f"{run.source}: run {shown(run.name)}: {shown(metric)} {error}"
-            ) from None
+def _add(chosen: Kept | Best, point: Point) -> None:
+    """Take a point into account; what is wrong with its step is said with file, run and metric."""
+    try:
+        chosen.add(point.step, point.value)
+    except StepError as error:
+        run = point.run
+        raise ValueError(
+            f"{run.source}: run {shown(run.name)}: {shown(point.metric)} {error}"
+        ) from None
 
 
 def _rows(

@@ -20,6 +20,8 @@ def points(files: Sequence[Path], request: Request, log: Log) -> Iterator[Point]
     """Yield the scalars of every folder's event files."""
     for folder, events in _by_folder(files).items():
         run = log.run(folder, folder_name(folder), {"folder": folder.name})
+        if len(events) > 1:
+            log.note(f"{folder}: {len(events)} event files were read as one run that was resumed")
         for path, taken_over in zip(events, _taken_over(events), strict=True):
             for scalar in _whole_scalars(path, log):
                 if scalar.step < taken_over and scalar.tag not in _NO_METRICS:
