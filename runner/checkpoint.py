@@ -80,10 +80,6 @@ class Checkpoints:
         """Return the checkpoint of ``step``, which another rank has found readable."""
         return Loaded(*_read(self.folder / f"step-{step:09d}"))
 
-    def clear(self) -> None:
-        """Remove every checkpoint; a run that is over resumes from nothing."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     def _folders(self) -> list[Path]:
         return sorted(self.folder.glob("step-*"))
 

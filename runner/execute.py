@@ -40,6 +40,7 @@ def execute(
     group = group or Group(device=device.choose())
     try:
         with folder.lock():
+            folder.sweep()
             if folder.result_path.exists():
                 group.agree(LEAVE)
                 return Ended(folder.read_result().status)
@@ -69,7 +70,6 @@ def _attempt(
 ) -> Ended:
     settings = folder.settings()
     determinism = device.prepare(group.device, threads, settings.train.determinism)
-    folder.sweep()
     attempt = folder.start_attempt(environment(settings, threads, determinism))
     begun = time.perf_counter()
     try:
@@ -84,7 +84,7 @@ def _attempt(
         )
         assert outcome is not None
         folder.publish(_result(folder, outcome, begun))
-        folder.checkpoints.clear()
+        folder.sweep()
     except Stopped as stopped:
         folder.end_attempt(attempt, STOPPED)
         return Ended(STOPPED, advanced=stopped.advanced)

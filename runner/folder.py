@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -185,10 +186,19 @@ class RunFolder:
             )
 
     def sweep(self) -> None:
-        """Remove temporary files that a killed attempt left; only the lock's holder may."""
+        """Remove what a killed attempt left behind, once this process holds the lock.
+
+        Of a run that is over that includes the checkpoints.
+        """
         for pattern in (".result.json.*", ".metrics.jsonl.*"):
             for left in self.path.glob(pattern):
                 left.unlink(missing_ok=True)
+        if self.result_path.exists():
+            shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
+
+    def is_swept(self) -> bool:
+        """Return whether a run that is over left nothing that :meth:`sweep` would remove."""
+        return not (self.path / "checkpoint").exists()
 
 
 def _place_once(temporary: Path, path: Path) -> None:

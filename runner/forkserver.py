@@ -16,7 +16,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PRELOADED = ["runner.worker", "runner.cli"]
+# The first optimiser of a process imports torch._dynamo, which takes as long as torch itself, and
+# every child reads its parent's script again, which is the command line.
+PRELOADED = ["runner.ranks", "torch._dynamo", "runner.cli"]
 LONGEST_SOCKET_FOLDER = 70  # a socket's path holds 107 bytes, and multiprocessing adds 32
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from .attempt import ELSEWHERE, FAILED, KILLED, OVER, STOPPED, Ended
 from .executors import local, slurm
 from .executors.machine import Slots
 from .executors.queue import queued_runs
-from .folder import RunFolder
+from .folder import RunFolder, RunIsBusy
 from .plan import PlannedRun
 from .profiles import Profile
 from .progress import PlanProgress
@@ -106,8 +106,8 @@ def launch_local(results: Path, runs: Sequence[PlannedRun], slots: Slots) -> Sum
     Raises:
         ValueError: A run's folder holds other settings than the plan, or cannot be written.
     """
-    missing = [run for run in runs if not folder_of(results, run).result_path.exists()]
-    by_folder = {_create(results, run).path: run for run in missing}
+    missing = _missing(results, runs)
+    by_folder = {create_folder(results, run).path: run for run in missing}
     if not by_folder:
         return _summary(results, runs, {})
     with PlanProgress(by_folder, slots.jobs) as progress:
@@ -124,7 +124,7 @@ def launch_slurm(
         ValueError: Slurm refuses, or does not say what is queued; then nothing is submitted.
     """
     with holding(results):
-        missing = [run for run in runs if not folder_of(results, run).result_path.exists()]
+        missing = _missing(results, runs)
         queued = queued_runs(results)
         wanted = [
             run
@@ -132,7 +132,7 @@ def launch_slurm(
             if run.run_id not in queued and not folder_of(results, run).is_locked()
         ]
         for run in wanted:
-            _create(results, run)
+            create_folder(results, run)
         ids = [run.run_id for run in wanted]
         jobs = slurm.submit(results, study, ids, profile, devices_of(runs)) if ids else []
     return _summary(results, runs, {}, submitted=len(wanted), jobs=[job.job_id for job in jobs])
@@ -153,7 +153,21 @@ def devices_of(runs: Sequence[PlannedRun]) -> int:
     return counts.pop()
 
 
-def _create(results: Path, run: PlannedRun) -> RunFolder:
+def _missing(results: Path, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Return the runs that are not over; of the others, remove what a kill at their end left."""
+    missing = []
+    for run in runs:
+        folder = folder_of(results, run)
+        if not folder.result_path.exists():
+            missing.append(run)
+        elif not folder.is_swept():
+            with suppress(RunIsBusy), folder.lock():
+                folder.sweep()
+    return missing
+
+
+def create_folder(results: Path, run: PlannedRun) -> RunFolder:
+    """Make the folder of a planned run, its settings frozen in it, and return it."""
     folder = folder_of(results, run)
     folder.create(
         Spec(

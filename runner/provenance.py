@@ -34,6 +34,7 @@ def environment(settings: RunSettings, threads: int, determinism: str) -> dict[s
         "cqk": package_version(),
         "code_sha256": code_sha256(),
         "variant_sha256": variant_sha256(settings.attention.name, settings.coupling.name),
+        "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
         "slurm_job": os.environ.get("SLURM_JOB_ID", ""),
     }
 
