@@ -197,7 +197,9 @@ def _paragraphs(
             )
             if family.replicate_on
             else "",
-            "suggestion": wording.suggest(row, family.correction),
+            "suggestion": wording.suggest(
+                row, family.correction, replicated.get(row["comparison"])
+            ),
         }
         for row in tables.records(declared)
     ]

@@ -124,12 +124,16 @@ def verdict_table(comparisons: pd.DataFrame, correction: str = "bonferroni") -> 
 
 
 def verdicts(comparisons: pd.DataFrame, correction: str = "bonferroni") -> Table:
-    """Return one line per comparison, p adjusted by the family's own correction."""
+    """Return one line per comparison, p adjusted by the family's own correction.
+
+    A fixed sequence and Dunnett's procedure decide without a column of adjusted p values.
+    """
+    adjusted = [correction] if f"p_{correction}" in comparisons else []
     header = (
         "comparison", "verdict", "metric", "split", "difference", "interval", "p",
-        f"p {correction.capitalize()}", "m", "Hedges g", "n",
+        *(f"p {name.capitalize()}" for name in adjusted), "m", "Hedges g", "n",
     )  # fmt: skip
-    rows = [_verdict_cells(row, f"p_{correction}") for row in records(comparisons)]
+    rows = [_verdict_cells(row, adjusted) for row in records(comparisons)]
     return Table(header, tuple(rows))
 
 
@@ -216,7 +220,7 @@ def _result_cells(row: dict[str, Any]) -> tuple[str, ...]:
     return str(row["verdict"]), digits.format_difference(row), digits.format_interval(row), p
 
 
-def _verdict_cells(row: dict[str, Any], adjusted: str) -> tuple[str, ...]:
+def _verdict_cells(row: dict[str, Any], adjusted: Sequence[str]) -> tuple[str, ...]:
     g, alpha = digits.number(row["hedges_g"]), digits.number(row["alpha"])
     return (
         str(row["comparison"]),
@@ -226,7 +230,7 @@ def _verdict_cells(row: dict[str, Any], adjusted: str) -> tuple[str, ...]:
         digits.format_difference(row),
         digits.format_interval(row),
         digits.format_p(row["p"], alpha),
-        digits.format_p(row[adjusted], alpha),
+        *(digits.format_p(row[f"p_{name}"], alpha) for name in adjusted),
         digits.count(row["family_size"]),
         digits.DASH if g != g else f"{g:.2f}",
         f"{digits.count(row['n_treatment'])} v {digits.count(row['n_baseline'])}",

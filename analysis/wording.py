@@ -22,6 +22,7 @@ from .digits import (
     p_is,
     plural,
 )
+from .verdict import FLAGS
 
 _UNITS = {
     "loss": "nats per token",
@@ -70,8 +71,11 @@ def replicate(row: Row, held_out: Row | None, split: str) -> str:
     return f"Side by side, {'; '.join(results)}."
 
 
-def suggest(row: Row, correction: str = "bonferroni") -> str:
-    """Return a sentence that a paper can use, no stronger than the verdict allows."""
+def suggest(row: Row, correction: str = "bonferroni", held_out: Row | None = None) -> str:
+    """Return a sentence that a paper can use, no stronger than the verdict allows.
+
+    A supported comparison that was to be replicated says how the held-out split came out.
+    """
     makers = {
         "supported": _supported,
         "suggestive": _suggestive,
@@ -80,7 +84,15 @@ def suggest(row: Row, correction: str = "bonferroni") -> str:
         "incomplete": _incomplete,
         "refused": _refused,
     }
-    return makers[str(row["verdict"])](row, correction)
+    sentence = makers[str(row["verdict"])](row, correction)
+    if row["verdict"] != "supported" or held_out is None:
+        return sentence
+    same = "also supported" if held_out["verdict"] == "supported" else str(held_out["verdict"])
+    return (
+        f"{sentence} On the held-out {held_out['split']} split it was {same} "
+        f"({_amount(held_out)}, {_level(held_out)} CI {format_interval(held_out)}, "
+        f"{p_is(held_out['p'], number(held_out['alpha']))})."
+    )
 
 
 def _quantity(row: Row) -> str:
@@ -216,14 +228,22 @@ def _seeds(row: Row) -> str:
 
 
 def _evidence(row: Row, correction: str) -> str:
-    alpha, m = number(row["alpha"]), plural(row["family_size"], "declared comparison")
-    adjusted = p_is(row[f"p_{correction}"], alpha)
     return (
         f"mean difference {_amount(row)}, {_level(row)} CI "
         f"{format_interval(row)}; {_test(row)}, t({number(row['df']):.1f}) = "
-        f"{number(row['t']):.2f}, {p_is(row['p'], alpha)}; {adjusted} after "
-        f"{correction.capitalize()}'s correction for {m}; {_seeds(row)}"
+        f"{number(row['t']):.2f}, {p_is(row['p'], number(row['alpha']))}; "
+        f"{_corrected(row, correction)}; {_seeds(row)}"
     )
+
+
+def _corrected(row: Row, correction: str) -> str:
+    alpha, m = number(row["alpha"]), plural(row["family_size"], "declared comparison")
+    if correction == "fixed_sequence":
+        return f"{m} tested in the declared order until one fails"
+    if correction == "dunnett":
+        return f"judged by Dunnett's procedure over {m}"
+    adjusted = p_is(row[f"p_{correction}"], alpha)
+    return f"{adjusted} after {correction.capitalize()}'s correction for {m}"
 
 
 def _supported(row: Row, correction: str) -> str:
@@ -236,9 +256,11 @@ def _supported(row: Row, correction: str) -> str:
 
 
 def _suggestive(row: Row, correction: str) -> str:
+    against = [name for name in flags(row) if name in FLAGS and FLAGS[name].effect == "blocks"]
+    but = f"cannot count as support ({', '.join(against)})" if against else ""
     return (
         f"The mean {_quantity(row)} of {row['treatment']} was {_observed(row)} that of "
-        f"{row['baseline']}, but this does not survive the declared correction "
+        f"{row['baseline']}, but this {but or 'does not survive the declared correction'} "
         f"({_evidence(row, correction)}); we take it as a lead to be tested on new seeds."
     )
 

@@ -177,3 +177,32 @@ def test_a_table_without_splits_names_none():
 
 def test_another_test_is_named_when_the_row_names_it():
     assert "paired t test, one-sided" in wording.suggest(make_row(test="paired t"))
+
+
+def test_a_supported_comparison_says_how_the_held_out_split_came_out():
+    failed = make_row(split="test", difference=-0.002, p=0.31, verdict="not supported")
+    text = wording.suggest(make_row(), held_out=failed)
+    assert text.startswith(wording.suggest(make_row()))
+    assert "On the held-out test split it was not supported (-0.002" in text
+    assert "p = 0.310)." in text
+    assert "it was also supported" in wording.suggest(make_row(), held_out=make_row(split="test"))
+    lead = make_row(verdict="suggestive")
+    assert wording.suggest(lead, held_out=failed) == wording.suggest(lead)
+
+
+@pytest.mark.parametrize(
+    ("correction", "said"),
+    [
+        ("fixed_sequence", "tested in the declared order until one fails"),
+        ("dunnett", "judged by Dunnett's procedure over"),
+        ("holm", "after Holm's correction for"),
+    ],
+)
+def test_the_declared_correction_is_named_also_where_it_adjusts_no_p(correction, said):
+    assert said in wording.suggest(make_row(), correction)
+
+
+def test_a_result_that_a_flag_holds_back_is_not_blamed_on_the_correction():
+    text = wording.suggest(make_row(verdict="suggestive", flags="optional_stopping;equal_values"))
+    assert "cannot count as support (optional_stopping)" in text
+    assert "does not survive" not in text
