@@ -15,7 +15,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from .study_errors import sentences
 
@@ -38,10 +46,19 @@ class Identity(Section):
 
 
 class Data(Section):
-    """[data]: the text and how it is cut into tokens."""
+    """[data]: the text and how it is cut into tokens, or a task with its settings [data.task].
+
+    What a task's settings are is the business of whoever trains; a task has no tokenizer ("none").
+    """
 
     corpus: str
     tokenizer: str = "byte"
+    task: dict[str, Any] | None = None
+
+    def has_axis(self, axis: str) -> bool:
+        """Return whether an axis of the grid is a setting of the task."""
+        known = Model.model_fields.keys() | Train.model_fields.keys()
+        return self.task is not None and axis not in known
 
 
 class Model(Section):
@@ -294,11 +311,13 @@ class Study(Section):
 
     @field_validator("grid")
     @classmethod
-    def _axes(cls, grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        known = [*Model.model_fields, *Train.model_fields]
+    def _axes(cls, grid: dict[str, list[Any]], info: ValidationInfo) -> dict[str, list[Any]]:
+        known, data = [*Model.model_fields, *Train.model_fields], info.data.get("data")
         for axis, values in grid.items():
-            if axis not in known:
-                raise ValueError(f"unknown axis {axis!r}; an axis is a key of [model] or [train]")
+            if axis not in known and not (data and data.has_axis(axis)):
+                raise ValueError(
+                    f"unknown axis {axis!r}; an axis is a key of [model], [train] or [data.task]"
+                )
             if not values or len({repr(v) for v in values}) != len(values):
                 raise ValueError(f"axis {axis!r} needs one or more distinct values")
         return grid

@@ -7,10 +7,11 @@ import json
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from . import corpora
+from . import corpora, tasks
 from .estimate import Cost, Pace, cost, pace, vocab_size
 from .executors.slurm import array_script, chunks, max_array_size
 from .executors.submissions import Submission
@@ -18,6 +19,7 @@ from .launch import devices_of, folder_of
 from .plan import PlannedRun
 from .profiles import Profile
 from .progress import spoken
+from .settings import TextSettings
 from .study_run import StudyPlan, slots_of
 
 MEASURING_SECONDS = 2.0  # after that, further kinds of runs are given the pace of those measured
@@ -86,14 +88,13 @@ def dry_run(plan: StudyPlan, profile: Profile, *, jobs: int | None, threads: int
 
 def _kinds(plan: StudyPlan, missing: set[str], threads: int) -> list[Kind]:
     assert plan.study.data is not None
-    text = corpora.load(plan.study.data.corpus).text
-    ids = vocab_size(plan.study.data.tokenizer, text["train"])
     grouped: dict[tuple[str, str], list[PlannedRun]] = {}
     for run in plan.selection:
         grouped.setdefault((run.arm, repr(run.cell)), []).append(run)
     begun, paces, kinds = time.monotonic(), list[Pace](), []
     for runs in grouped.values():
         settings = runs[0].settings
+        ids = _vocab_size(settings.data)
         if not paces or time.monotonic() - begun < MEASURING_SECONDS:
             paces.append(pace(settings, ids, threads))
         estimated = cost(settings, ids)
@@ -101,6 +102,17 @@ def _kinds(plan: StudyPlan, missing: set[str], threads: int) -> list[Kind]:
         seconds = paces[-1].seconds(estimated)
         kinds.append(Kind(runs[0].arm, runs[0].cell, len(runs), left, estimated, seconds))
     return kinds
+
+
+def _vocab_size(data: TextSettings) -> int:
+    if data.corpus in tasks.names():
+        return tasks.make(data.corpus, data.task).vocab_size
+    return _ids_of_text(data.corpus, data.tokenizer)
+
+
+@cache
+def _ids_of_text(corpus: str, tokenizer: str) -> int:
+    return vocab_size(tokenizer, corpora.load(corpus).text["train"])
 
 
 def _scripts(plan: StudyPlan, profile: Profile, missing: set[str]) -> list[str]:

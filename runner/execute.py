@@ -13,12 +13,11 @@ from contextlib import suppress
 
 from analysis.records import Result
 
-from . import corpora, data, device, tokenizers
-from .attempt import BUSY, FAILED, STOPPED, UNWRITABLE, Ended
+from . import device, sources
+from .attempt import BUSY, FAILED, STOPPED, UNWRITABLE, Ended, failed
 from .distributed import Group
 from .folder import RunFolder, RunIsBusy
 from .provenance import environment
-from .settings import RunSettings
 from .train import Outcome, Progress, Stopped, train
 from .writing import CannotWrite
 
@@ -58,7 +57,7 @@ def follow(folder: RunFolder, threads: int, group: Group) -> None:
         settings = folder.settings()
         device.prepare(group.device, threads, settings.train.determinism)
         with suppress(Stopped):
-            train(settings, tokens_of(settings), folder, group)
+            train(settings, sources.load(settings), folder, group)
 
 
 def _attempt(
@@ -76,7 +75,7 @@ def _attempt(
         group.agree(GO_ON)
         outcome = train(
             settings,
-            tokens_of(settings),
+            sources.load(settings),
             folder,
             group,
             should_stop=should_stop,
@@ -93,27 +92,12 @@ def _attempt(
             folder.end_attempt(attempt, FAILED, error=str(error))
         raise
     except Exception as error:
-        reason = _in_one_line(error)
-        folder.end_attempt(attempt, FAILED, error=reason, traceback=traceback.format_exc())
-        return Ended(FAILED, reason)
+        ended = failed(error)
+        trace = traceback.format_exc()
+        folder.end_attempt(attempt, FAILED, error=ended.detail, traceback=trace)
+        return ended
     folder.end_attempt(attempt, outcome.status)
     return Ended(outcome.status)
-
-
-def tokens_of(settings: RunSettings) -> data.Tokens:
-    """Return the token ids of a run's text.
-
-    Raises:
-        ValueError: The text on this machine is not the one that the run was planned on.
-    """
-    corpus = corpora.load(settings.data.corpus)
-    if corpus.sha256 != settings.data.text_sha256:
-        raise ValueError(
-            f"the corpus {corpus.name} is another text here (sha256 {corpus.sha256[:12]}) than the "
-            f"run was planned on ({settings.data.text_sha256[:12]}); start `cqk run` on this "
-            "machine, which plans runs on its text"
-        )
-    return data.prepare(corpus, tokenizers.load(settings.data.tokenizer, corpus.text["train"]))
 
 
 def _result(folder: RunFolder, outcome: Outcome, begun: float) -> Result:
@@ -133,8 +117,3 @@ def _result(folder: RunFolder, outcome: Outcome, begun: float) -> Result:
         reason=outcome.reason,
         timing={**outcome.seconds, "attempt_seconds": time.perf_counter() - begun},
     )
-
-
-def _in_one_line(error: Exception) -> str:
-    said = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__

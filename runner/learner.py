@@ -10,12 +10,12 @@ import torch
 
 from . import model as models
 from .checkpoint import named_tensors, restore
-from .data import Batches
 from .device import autocast
 from .distributed import Group
 from .optim import build_optimizer, learning_rate, set_learning_rate
 from .presets import Sizes
 from .settings import RunSettings
+from .sources import Source
 from .streams import fold
 
 
@@ -29,18 +29,16 @@ class Learner:
     def __init__(
         self,
         settings: RunSettings,
-        tokens_train: np.ndarray,
-        vocab_size: int,
+        source: Source,
         group: Group,
     ) -> None:
         schedule = settings.train
         self.settings, self.group, self.device = settings, group, group.device
-        self.model = build_model(settings, vocab_size).to(self.device)
-        self.model.train()
+        self.model = build_model(settings, source.vocab_size)
+        source.prepare(self.model, settings.seed)
+        self.model.to(self.device).train()
         self.optimizer = build_optimizer(self.model, schedule)
-        self.batches = Batches(
-            tokens_train, batch=schedule.batch, seq_len=schedule.seq_len, seed=settings.seed
-        )
+        self.batches = source.batches(schedule, settings.seed)
         self._loss = group.averaging_gradients(_LossOf(self.model))
         self.step = 0
 

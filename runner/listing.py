@@ -65,9 +65,10 @@ def _studies() -> list[dict[str, Any]]:
 
 
 def _corpora() -> list[dict[str, Any]]:
-    from . import corpora
+    from . import corpora, tasks
 
-    return [{"name": name, "about": corpora.describe(name)} for name in corpora.names()]
+    texts = [{"name": name, "about": corpora.describe(name)} for name in corpora.names()]
+    return texts + [{"name": name, "about": tasks.describe(name)} for name in tasks.names()]
 
 
 def _formats() -> list[dict[str, Any]]:

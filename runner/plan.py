@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.study import Arm, Model, Study, Train, Variant
+from analysis.study import Arm, Data, Model, Study, Train, Variant
 from analysis.study_errors import nearest
 
-from . import attention, coupling
+from . import attention, coupling, tasks
 from .presets import PRESETS
 from .settings import ModelSettings, RunSettings, TextSettings, VariantSettings
 
@@ -61,7 +61,8 @@ def find_study(name: str) -> Path:
 def plan_runs(study: Study, text_sha256: str) -> list[PlannedRun]:
     """Return every run of ``study`` on the text with that hash, in the order seed, cell, arm.
 
-    Seeds come first, so that an interrupted study holds complete sets of arms.
+    Seeds come first, so that an interrupted study holds complete sets of arms. A study on a task
+    has no text; its hashes follow from the rows that are drawn for each cell.
 
     Raises:
         ValueError: A section is missing, a setting or a variant does not exist, or two arms come
@@ -99,15 +100,35 @@ def _refuse_twins(runs: list[PlannedRun]) -> None:
 def _resolve(study: Study, arm: Arm, cell: dict[str, Any], seed: int, text: str) -> RunSettings:
     assert study.data is not None
     assert study.train is not None
+    model, train = _model(study, arm, cell), _train(study.train, arm, cell)
     return RunSettings(
-        data=TextSettings(
-            corpus=study.data.corpus, text_sha256=text, tokenizer=study.data.tokenizer
-        ),
-        model=_model(study, arm, cell),
+        data=_data(study.data, cell, text, model, train),
+        model=model,
         attention=_variant(arm.attention, "attention", arm.name),
         coupling=_variant(arm.coupling, "coupling", arm.name),
-        train=_train(study.train, arm, cell),
+        train=train,
         seed=seed,
+    )
+
+
+def _data(
+    data: Data, cell: dict[str, Any], text: str, model: ModelSettings, train: Train
+) -> TextSettings:
+    on_grid = {axis: value for axis, value in cell.items() if data.has_axis(axis)}
+    if data.corpus not in tasks.names():
+        if data.task is not None:
+            raise ValueError(
+                f"[data.task] is for the corpora {', '.join(tasks.names())}, which draw their "
+                f"rows; {data.corpus} is a text: remove the table"
+            )
+        return TextSettings(corpus=data.corpus, text_sha256=text, tokenizer=data.tokenizer)
+    task = tasks.make(data.corpus, {**(data.task or {}), **on_grid})
+    tasks.check(task, data.tokenizer, model.width, train)
+    return TextSettings(
+        corpus=data.corpus,
+        text_sha256=tasks.sha256(task, train.seq_len),
+        tokenizer=data.tokenizer,
+        task=task.model_dump(mode="json", exclude_defaults=True),
     )
 
 

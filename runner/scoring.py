@@ -47,6 +47,10 @@ class Scorer:
         finally:
             hook.remove()
 
+    def curve(self, known: SplitLoss) -> dict[str, float]:
+        """Return what a validation during training logs."""
+        return {"loss": known.loss_nats}
+
     def metrics(self, split: str, known: SplitLoss | None = None) -> dict[str, float]:
         """Return all metrics of a split, from its loss where that is known already.
 

@@ -12,11 +12,16 @@ IDENTITY_SCHEMA = 1
 
 
 class TextSettings(Section):
-    """The text by name and by hash, so that runs on different texts are different runs."""
+    """The text by name and by hash, so that runs on different texts are different runs.
+
+    For a task, ``task`` holds the settings that are no defaults, and the hash is of the rows that
+    models are scored on.
+    """
 
     corpus: str
     text_sha256: str
     tokenizer: str
+    task: dict[str, Any] = Field(default_factory=dict)
 
 
 class ModelSettings(Section):

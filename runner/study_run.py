@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.freeze import freeze as freeze_study
 from analysis.study import Study, parse_study
 
-from . import corpora, profiles
+from . import corpora, profiles, tasks
 from .executors.machine import Slots, choose_slots
 from .folder import timestamp
 from .launch import Summary, devices_of, freeze_plan, holding, launch_local, launch_slurm
@@ -54,7 +54,8 @@ def read(
     parsed = parse_study(text, str(path))
     if parsed.data is None:
         raise ValueError(f"{path}: has no [data]: nothing to train")
-    runs = plan_runs(parsed, corpora.load(parsed.data.corpus).sha256)
+    drawn = parsed.data.corpus in tasks.names()
+    runs = plan_runs(parsed, "" if drawn else corpora.load(parsed.data.corpus).sha256)
     folder = results / parsed.study.name
     return StudyPlan(parsed, text, path, folder, runs, list(selected(runs, only, seeds)))
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .data import Tokens
 from .distributed import Group
-from .evaluate import SplitLoss
 from .folder import RunFolder
 from .learner import Learner, weights_sha256
 from .metrics import MetricsLog
-from .scoring import Scorer
 from .settings import RunSettings
+from .sources import Score, Source
 from .watch import Diverged, Watch
 from .workload import Workload
 
@@ -48,7 +46,7 @@ class Outcome:
 
 def train(
     settings: RunSettings,
-    tokens: Tokens,
+    source: Source,
     folder: RunFolder,
     group: Group,
     *,
@@ -66,7 +64,7 @@ def train(
             the folder cannot be written.
     """
     begun = time.perf_counter()
-    run = _Run(settings, tokens, folder, group, should_stop, progress)
+    run = _Run(settings, source, folder, group, should_stop, progress)
     try:
         run.take_remaining_steps()
         trained = time.perf_counter()
@@ -103,7 +101,7 @@ class _Run:
     def __init__(
         self,
         settings: RunSettings,
-        tokens: Tokens,
+        source: Source,
         folder: RunFolder,
         group: Group,
         should_stop: Callable[[], bool],
@@ -111,17 +109,17 @@ class _Run:
     ) -> None:
         self.schedule, self.folder, self.group = settings.train, folder, group
         self.should_stop, self.progress = should_stop, progress
-        self.learner = Learner(settings, tokens.train, tokens.vocab_size, group)
+        self.learner = Learner(settings, source, group)
         self.fingerprint = self.learner.batches.fingerprint()
         self.watch = Watch(self.schedule.diverged_above_nats, group.device)
         self.best: _Best | None = None
-        self.last_valid: SplitLoss | None = None
-        self.scorer = Scorer(
-            self.learner.model, tokens, self.schedule, group.device, self._before_batch
+        self.last_valid: Score | None = None
+        self.scorer = source.scorer(
+            self.learner.model, self.schedule, group.device, self._before_batch
         )
         self.saved_at = self._resume()
         self.first_step = self.learner.step
-        self.work = Workload(self.schedule, tokens.n_tokens, self.first_step)
+        self.work = Workload(self.schedule, source.n_tokens, self.first_step)
         self.log = MetricsLog(folder.metrics_path, self.first_step) if group.leads else None
 
     def _resume(self) -> int | None:
@@ -186,14 +184,14 @@ class _Run:
         """Log the loss of this step, and end the run if any loss since the last time was bad."""
         step, bad = self.learner.step, self.watch.first()
         if bad is not None and bad[0] < step:
-            self._log(bad[0], "train", bad[1])
-        self._log(step, "train", loss.item())
+            self._log(bad[0], "train", "loss", bad[1])
+        self._log(step, "train", "loss", loss.item())
         if bad is not None:
             raise Diverged(f"the training loss was {bad[1]} nats at step {bad[0]}")
 
-    def _log(self, step: int, split: str, loss_nats: float) -> None:
+    def _log(self, step: int, split: str, metric: str, value: float) -> None:
         if self.log is not None:
-            self.log.write(step, self._tokens_at(step), split, "loss", loss_nats)
+            self.log.write(step, self._tokens_at(step), split, metric, value)
 
     def save(self) -> None:
         """Write a checkpoint of this step, unless there is one."""
@@ -221,7 +219,8 @@ class _Run:
         if self.group.agree(int(stopped)):
             raise Stopped
         if self.last_valid is not None:
-            self._log(step, "valid", self.last_valid.loss_nats)
+            for metric, value in self.scorer.curve(self.last_valid).items():
+                self._log(step, "valid", metric, value)
             self._keep_if_best(step, self.last_valid.loss_nats)
 
     def _keep_if_best(self, step: int, nats: float) -> None:
