@@ -32,6 +32,16 @@ class Ended:
     advanced: bool = False
 
 
+def failed(error: Exception) -> Ended:
+    """Return the end that an error brought about, in one line.
+
+    >>> failed(ValueError("no such text: give another"))
+    Ended(status='failed', detail='ValueError: no such text: give another', advanced=False)
+    """
+    said = str(error).strip().splitlines()
+    return Ended(FAILED, ": ".join([type(error).__name__, *said[:1]]))
+
+
 def buried(exit_code: int | None) -> Ended:
     """Return the end of a process that died without a word.
 

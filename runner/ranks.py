@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from . import device, forkserver
-from .attempt import EXIT_CODES, STOPPED, Ended, buried
+from .attempt import DONE, EXIT_CODES, Ended, buried, failed
 from .distributed import joined
 from .execute import execute, follow
 from .folder import RunFolder
@@ -25,11 +25,17 @@ POLL_SECONDS = 0.25
 def run(
     folder: RunFolder, threads: int, should_stop: Callable[[], bool], progress: Progress
 ) -> Ended:
-    """Bring a run to its end on the devices that its settings ask for; return how it ended."""
-    ranks = folder.settings().train.devices
-    if ranks == 1 or folder.result_path.exists():
-        return execute(folder, threads=threads, should_stop=should_stop, progress=progress)
-    return _supervise(folder, ranks, threads, should_stop, progress)
+    """Bring a run to its end on the devices that its settings ask for; return how it ended.
+
+    Nothing is raised: a folder that cannot even be read is a run that failed.
+    """
+    try:
+        ranks = folder.settings().train.devices
+        if ranks == 1 or folder.result_path.exists():
+            return execute(folder, threads=threads, should_stop=should_stop, progress=progress)
+        return _supervise(folder, ranks, threads, should_stop, progress)
+    except Exception as error:
+        return failed(error)
 
 
 def run_rank_of_torchrun(folder: RunFolder, threads: int, should_stop: Callable[[], bool]) -> Ended:
@@ -39,7 +45,7 @@ def run_rank_of_torchrun(folder: RunFolder, threads: int, should_stop: Callable[
         if group.leads:
             return execute(folder, threads=threads, should_stop=should_stop, group=group)
         follow(folder, threads, group)
-    return Ended(STOPPED)
+    return Ended(DONE)  # what became of the run is the first rank's to say
 
 
 def _supervise(
