@@ -21,6 +21,7 @@ from .report import DeclaredComparison, FamilyDeclaration, ReportContext, write_
 from .secondary import pooled_evidence
 from .study import Study, load_study
 from .table import from_records, load_runs, tidy
+from .tuning import candidates, judged, tuning_notices
 from .verdict import FLAGS, INCOMPLETE
 
 
@@ -78,17 +79,22 @@ def analyze(
         raise ValueError(f"{paths[0]}: no run is over yet; start `cqk run`, or see `cqk status`")
     flags = known_flags(source.study, source.table, source.records, source.amendments)
     rows = compare(source.table, source.study, metric=metric, split=split, flags=flags)
+    shown_runs = judged(source.table, source.table, source.study)
     target = out or home
     target.mkdir(parents=True, exist_ok=True)
     write_atomically(target / "runs.csv", source.table.to_csv(index=False))
     write_atomically(target / "comparisons.csv", rows.to_csv(index=False))
-    pooled = pooled_evidence(source.table, rows, source.study)
+    source.notices.extend(tuning_notices(source.study))
+    if source.study.tuned:
+        chosen = candidates(source.table, source.study)
+        write_atomically(target / "tuning.csv", chosen.to_csv(index=False))
+    pooled = pooled_evidence(shown_runs, rows, source.study)
     if pooled is not None:
         write_atomically(target / "pooled.csv", pooled.to_csv(index=False))
     shown = pd.concat([rows, simultaneous_intervals(rows)], axis="columns")
     test = {"welch": "Welch", "paired_t": "paired"}[source.study.family.test]
     context = _context(source, pooled)
-    report = write_report(target, source.table, shown.assign(test=test), context, figures=figures)
+    report = write_report(target, shown_runs, shown.assign(test=test), context, figures=figures)
     correction = source.study.family.correction
     return Analysis(rows, correction, source.run_counts, report, source.notices)
 

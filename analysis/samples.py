@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .study import Comparison, Study
 from .study_errors import nearest
+from .tuning import judged
 
 FloatArray = NDArray[np.float64]
 HEAVY_DIVERGENCE = 0.1
@@ -60,7 +61,7 @@ def samples(
     rows = _rows_of(table, metric, split)
     comparisons = study.declared_comparisons()
     _require_arms(table, comparisons)
-    arms = dict(_arms(rows, list(study.grid)))
+    arms = dict(_arms(judged(rows, table, study), list(study.crossed)))
     policy = study.family.failed_runs
     declared = study.seeds.tolist() if study.seeds else None
     if declared is not None and first_seeds is not None:

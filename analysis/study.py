@@ -18,7 +18,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -289,6 +291,24 @@ class Family(Section):
         return comparisons
 
 
+class Tuned(Section):
+    """[grid] axis = { values = [...] }: every arm is judged at its own best value in each cell.
+
+    Best is the lowest mean of the metric ``lowest`` over the seeds on ``split``, which is none of
+    the splits that the family is judged on.
+    """
+
+    values: list[Any]
+    lowest: str = "loss"
+    split: str = "valid"
+
+
+Axis = Annotated[
+    Annotated[list[Any], Tag("list")] | Annotated[Tuned, Tag("table")],
+    Discriminator(lambda given: "table" if isinstance(given, dict | Tuned) else "list"),
+]
+
+
 class Study(Section):
     """A whole study file."""
 
@@ -299,7 +319,7 @@ class Study(Section):
     model: Model = Model()
     train: Train | None = None
     arms: list[Arm] = Field(default_factory=list)
-    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    grid: dict[str, Axis] = Field(default_factory=dict)
 
     @field_validator("arms")
     @classmethod
@@ -311,9 +331,10 @@ class Study(Section):
 
     @field_validator("grid")
     @classmethod
-    def _axes(cls, grid: dict[str, list[Any]], info: ValidationInfo) -> dict[str, list[Any]]:
+    def _axes(cls, grid: dict[str, Axis], info: ValidationInfo) -> dict[str, Axis]:
         known, data = [*Model.model_fields, *Train.model_fields], info.data.get("data")
-        for axis, values in grid.items():
+        for axis, declared in grid.items():
+            values = declared.values if isinstance(declared, Tuned) else declared
             if axis not in known and not (data and data.has_axis(axis)):
                 raise ValueError(
                     f"unknown axis {axis!r}; an axis is a key of [model], [train] or [data.task]"
@@ -335,6 +356,7 @@ class Study(Section):
                     )
             self._check_where(comparison)
         self._check_looks_and_pools()
+        self._check_tuning()
         size, declared = self.family.size, len(self.declared_comparisons())
         if size is not None and size < declared:
             raise ValueError(
@@ -344,7 +366,7 @@ class Study(Section):
 
     def _check_where(self, comparison: Comparison) -> None:
         for axis, value in comparison.where.items():
-            if value not in self.grid.get(axis, ()):
+            if value not in self.crossed.get(axis, ()):
                 raise ValueError(
                     f"comparison {comparison.name!r}: where {axis} = {value!r} is not on the grid"
                 )
@@ -361,18 +383,37 @@ class Study(Section):
             if name not in names:
                 raise ValueError(f"pooled names {name!r}, which is no declared comparison")
 
+    def _check_tuning(self) -> None:
+        if len({(tuned.lowest, tuned.split) for tuned in self.tuned.values()}) > 1:
+            raise ValueError("all tuned axes are chosen together: give them one metric and split")
+        for axis, tuned in self.tuned.items():
+            if tuned.split in (self.family.split, self.family.replicate_on):
+                raise ValueError(
+                    f"axis {axis!r} is tuned on the split {tuned.split!r}, on which the family is "
+                    "judged as well: judge it on a split that had no part in the choice"
+                )
+
+    @property
+    def crossed(self) -> dict[str, list[Any]]:
+        """Return the axes whose every value makes cells of its own, with their values."""
+        return {axis: v for axis, v in self.grid.items() if not isinstance(v, Tuned)}
+
+    @property
+    def tuned(self) -> dict[str, Tuned]:
+        """Return the axes of which each arm gets its best value."""
+        return {axis: v for axis, v in self.grid.items() if isinstance(v, Tuned)}
+
     def cells(self) -> list[dict[str, Any]]:
-        """Return every combination of grid values as a dictionary; one empty one without a grid."""
-        return [
-            dict(zip(self.grid, values, strict=True))
-            for values in itertools.product(*self.grid.values())
-        ]
+        """Return every combination of grid values that is trained; one empty one without a grid."""
+        return _products(
+            {axis: v.values if isinstance(v, Tuned) else v for axis, v in self.grid.items()}
+        )
 
     def declared_comparisons(self) -> list[Comparison]:
         """Return the family with every comparison spelled out for each grid cell that it covers."""
         spelled = []
         for comparison in self.family.comparisons:
-            for cell in self.cells():
+            for cell in _products(self.crossed):
                 if all(cell[axis] == value for axis, value in comparison.where.items()):
                     free = {a: v for a, v in cell.items() if a not in comparison.where}
                     label = ", ".join(f"{a}={v}" for a, v in free.items())
@@ -397,6 +438,10 @@ class Study(Section):
             mode="json", include={"family", "grid", "seeds"}, exclude_defaults=True
         )
         return canonical_hash(plan)
+
+
+def _products(axes: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 def canonical_hash(value: Any) -> str:

@@ -63,7 +63,9 @@ def nearest(name: str, known: Sequence[str]) -> str:
 def _is_key(part: int | str) -> bool:
     if isinstance(part, int):
         return True
-    return part not in ("str", "int", "float", "bool") and not re.search(r"[\[(]", part)
+    return part not in ("str", "int", "float", "bool", "list", "table") and not re.search(
+        r"[\[(]", part
+    )
 
 
 def _dotted(where: Location) -> str:
@@ -85,9 +87,9 @@ def _remedy(fault: Any, schema: type[BaseModel], where: Location) -> str:
 def _siblings(schema: type[BaseModel], where: Location) -> list[str]:
     """Return the keys that are allowed beside the last part of ``where``."""
     for part in where[:-1]:
-        if isinstance(part, int):
+        if part not in schema.model_fields:  # an index, or a name that the user chose
             continue
-        found = _models_within(schema.model_fields[part].annotation)
+        found = _models_within(schema.model_fields[str(part)].annotation)
         if not found:
             break
         schema = found[0]
