@@ -4,8 +4,8 @@ results/<study>/runs or anybody's table -> load_runs -> tidy table -> compare ->
 declared comparison, with its verdict -> tables, figures, report. Nothing here imports torch.
 
 >>> import analysis
->>> round(analysis.welch([20.1, 20.3, 20.2], [20.6, 20.5, 20.7]).p, 4)
-0.0039
+>>> round(analysis.welch([20.1, 20.3, 20.2], [20.6, 20.5, 20.7]).p, 5)
+0.00402
 """
 
 from __future__ import annotations
