@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .claims import check_claims as check_claims
     from .compare import compare as compare
     from .effect import hedges_g as hedges_g
     from .multiplicity import adjust as adjust
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 # Public name -> module; imported on first use, so that `import analysis` costs nothing.
 _PUBLIC = {
     "adjust": "multiplicity",
+    "check_claims": "claims",
     "compare": "compare",
     "hedges_g": "effect",
     "load_runs": "table",

@@ -93,7 +93,9 @@ def _from_toml(text: str, path: Path) -> list[Claim]:
     try:
         return _ClaimFile.model_validate(document).claims
     except ValidationError as error:
-        raise ValueError("\n".join(sentences(error, _ClaimFile, text, str(path)))) from None
+        raise ValueError(
+            "\n".join(sentences(error, _ClaimFile, document, text, str(path)))
+        ) from None
 
 
 def _from_csv(text: str, path: Path) -> list[Claim]:
@@ -111,7 +113,7 @@ def _from_csv(text: str, path: Path) -> list[Claim]:
             try:
                 claims.append(Claim.model_validate(stated))
             except ValidationError as error:
-                faults += sentences(error, Claim, "", f"{path}: row {reader.line_num}")
+                faults += sentences(error, Claim, stated, "", f"{path}: row {reader.line_num}")
     except csv.Error as error:
         raise ValueError(f"{path}: row {reader.line_num}: is no CSV: {error}") from None
     if faults:

@@ -19,6 +19,7 @@ from .tuning import judged
 
 FloatArray = NDArray[np.float64]
 HEAVY_DIVERGENCE = 0.1
+_OWN = frozenset({"value", "status", "run_id", "source"})
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def _arms(rows: pd.DataFrame, axes: list[str]) -> Iterator[tuple[tuple[str, ...]
         if axis not in rows:
             raise ValueError(f"the table has no column for the grid axis {axis!r}")
     for key, group in rows.groupby(["arm", *axes], sort=False, dropna=False):
+        _refuse_second_value(group)
         done = group["status"] == "done"
         finished, others = group[done], group[~done]
         yield (
@@ -109,6 +111,20 @@ def _arms(rows: pd.DataFrame, axes: list[str]) -> Iterator[tuple[tuple[str, ...]
                 dict(zip(finished["seed"].tolist(), finished["value"].tolist(), strict=True)),
                 dict(zip(others["seed"].tolist(), others["status"].tolist(), strict=True)),
             ),
+        )
+
+
+def _refuse_second_value(group: pd.DataFrame) -> None:
+    """One arm, cell and seed has one value; a column that tells two apart is an undeclared axis."""
+    again = group[group["seed"].duplicated(keep=False)]
+    if len(again):
+        seed = again["seed"].iloc[0]
+        same = again[again["seed"] == seed]
+        differing = [c for c in same.columns if c not in _OWN and same[c].nunique() > 1]
+        raise ValueError(
+            f"the arm {again['arm'].iloc[0]!r} has {len(same)} values on seed {seed}, which "
+            f"differ in {', '.join(differing) or 'nothing'}; declare that as an axis of [grid], "
+            "or keep one"
         )
 
 

@@ -479,7 +479,9 @@ def parse_study(text: str, origin: str = "study") -> Study:
         found = re.search(r"\(at line (\d+)", str(error))
         line = f":{found[1]}" if found else ""
         raise ValueError(f"{origin}{line}: is no valid TOML: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{origin}: nests its tables too deeply for a study file") from None
     try:
         return Study.model_validate(table)
     except ValidationError as error:
-        raise ValueError("\n".join(sentences(error, Study, text, origin))) from None
+        raise ValueError("\n".join(sentences(error, Study, table, text, origin))) from None

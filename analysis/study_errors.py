@@ -12,16 +12,30 @@ from pydantic import BaseModel, ValidationError
 Location = Sequence[int | str]
 
 
-def sentences(error: ValidationError, schema: type[BaseModel], text: str, origin: str) -> list[str]:
-    """Return one sentence for each fault that ``error`` holds, in the order of the file."""
+def sentences(
+    error: ValidationError, schema: type[BaseModel], table: Any, text: str, origin: str
+) -> list[str]:
+    """Return one sentence for each fault that ``error`` found in ``table``, the parsed ``text``."""
     said: dict[str, None] = {}
     for fault in error.errors(include_url=False):
-        # pydantic adds the branch of a union to the path; only keys and indices are the file's own.
-        where = [part for part in fault["loc"] if _is_key(part)]
+        where = _path_within(table, fault["loc"])
         line = line_of(text, where)
         place = f"{origin}:{line}" if line else origin
         said[f"{place}: {_dotted(where)}{_remedy(fault, schema, where)}"] = None
     return list(said)
+
+
+def _path_within(table: Any, location: Location) -> list[int | str]:
+    """Return the keys and indices of the file; pydantic puts the branches of unions in between."""
+    where: list[int | str] = []
+    for part in location:
+        held = range(len(table)) if isinstance(table, list) else table
+        if isinstance(table, (dict, list)) and part in held:
+            table = table[part]
+        elif part is not location[-1] or not isinstance(table, dict):
+            continue  # a branch; the last part of all may be a key that is missing
+        where.append(part)
+    return where
 
 
 def line_of(text: str, where: Location) -> int | None:
@@ -58,14 +72,6 @@ def nearest(name: str, known: Sequence[str]) -> str:
     """
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(known)}"
-
-
-def _is_key(part: int | str) -> bool:
-    if isinstance(part, int):
-        return True
-    return part not in ("str", "int", "float", "bool", "list", "table") and not re.search(
-        r"[\[(]", part
-    )
 
 
 def _dotted(where: Location) -> str:

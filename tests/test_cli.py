@@ -85,7 +85,9 @@ def test_a_users_error_is_one_sentence_and_exit_code_2(tmp_path, arguments, said
     assert len(ended.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("what", ["attention", "coupling", "presets", "studies", "corpora"])
+@pytest.mark.parametrize(
+    "what", ["attention", "coupling", "presets", "studies", "corpora", "formats"]
+)
 def test_listings_are_json_when_asked_and_hold_a_name_each(what):
     rows = json.loads(cqk("list", what, "--json").stdout)[what]
     assert rows

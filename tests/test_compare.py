@@ -234,6 +234,12 @@ def test_an_arm_without_any_run_is_a_misspelt_name():
         compare(table(renamed), family())
 
 
+def test_two_values_of_one_seed_are_refused_with_the_column_that_differs():
+    both = pd.concat([table(preset="tiny"), table(preset="micro")], ignore_index=True)
+    with pytest.raises(ValueError, match=r"has 2 values on seed 1, which differ in preset"):
+        compare(both, family())
+
+
 def test_each_grid_cell_is_compared_within_itself():
     small, large = table(seq_len="8"), table(VALUES | {"coupled": VALUES["plain"]}, seq_len="16")
     declared = family().model_copy(update={"grid": {"seq_len": [8, 16]}})

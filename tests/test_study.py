@@ -37,6 +37,8 @@ def test_shipped_studies_load_and_are_named_after_their_file(path):
         ('coupling = "affine"', "coupling = {hidden = 4}", "needs the variant's name"),
         ('coupling = "affine"', "train = {lrr = 1}", "unknown key 'lrr'"),
         ('coupling = "affine"', 'colour = "red"', 'arms[2].colour: unknown key'),
+        ("seq_len = 16", 'seq_len = 16\n"[x" = 1', "train.[x: unknown key"),
+        ("seq_len = 16", 'seq_len = 16\n"(y) z" = 1', "train.(y) z: unknown key"),
         ("[family]", "[grid]\nlrr = [1]\n[family]", "unknown axis 'lrr'"),
         ("[family]", "[grid]\nlr = [1.0, 1.0]\n[family]", "one or more distinct values"),
     ],
