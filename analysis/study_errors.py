@@ -29,8 +29,9 @@ def _path_within(table: Any, location: Location) -> list[int | str]:
     """Return the keys and indices of the file; pydantic puts the branches of unions in between."""
     where: list[int | str] = []
     for part in location:
-        held = range(len(table)) if isinstance(table, list) else table
-        if isinstance(table, (dict, list)) and part in held:
+        if isinstance(table, list):
+            table = dict(enumerate(table))
+        if isinstance(table, dict) and part in table:
             table = table[part]
         elif part is not location[-1] or not isinstance(table, dict):
             continue  # a branch; the last part of all may be a key that is missing
