@@ -66,12 +66,13 @@ def attend(
 def scores(q_bhtd: Tensor, k_bgtd: Tensor, *, scale: float | None = None) -> Tensor:
     """Return every score, (B, H, Tq, Tk), scaled by D^-0.5 unless told otherwise."""
     scale = q_bhtd.shape[-1] ** -0.5 if scale is None else scale
-    return scale * (q_bhtd @ spread(k_bgtd, q_bhtd.shape[1]).mT)
+    return (scale * q_bhtd) @ spread(k_bgtd, q_bhtd.shape[1]).mT
 
 
 def spread(x_bgtd: Tensor, heads: int) -> Tensor:
     """Repeat each key/value head for its group of query heads: (B, G, T, D) to (B, H, T, D)."""
-    return x_bgtd.repeat_interleave(heads // x_bgtd.shape[1], dim=1)
+    group = heads // x_bgtd.shape[1]
+    return x_bgtd if group == 1 else x_bgtd.repeat_interleave(group, dim=1)
 
 
 def masked_softmax(scores_bhts: Tensor, visible_ts: Tensor) -> Tensor:

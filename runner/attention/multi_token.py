@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Literal
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ..layers import Constant, Initial, Linear, RMSNorm
+from ._blocks import in_blocks
 from ._heads import HeadAttention, HeadOptions
 from ._kernels import Correlate, Identity, convolve, correlate, correlate_naive
 from ._scoring import masked_softmax, scores, spread, visible
@@ -132,62 +133,57 @@ class MultiToken(HeadAttention):
     def score(
         self, q_bhtd: Tensor, k_bgtd: Tensor, v_bgtd: Tensor, documents_bt: Tensor | None
     ) -> Tensor:
-        """Take blocks of query rows, each with the rows above that its kernels reach.
-
-        Only one block's maps exist at a time; the backward pass makes them again.
-        """
-        rows, earlier = q_bhtd.shape[-2], k_bgtd.shape[-2] - q_bhtd.shape[-2]
-        outputs = []
-        for start in range(0, rows, self.options.rows):
-            end = min(start + self.options.rows, rows)
-            block = (
-                q_bhtd[:, :, max(start - self._reach(), 0) : end],
-                k_bgtd[:, :, : earlier + end],
-                v_bgtd[:, :, : earlier + end],
-                None if documents_bt is None else documents_bt[:, :end],
-            )
-            if torch.is_grad_enabled():
-                made = checkpoint(
-                    self._score, *block, correlate, use_reentrant=False, preserve_rng_state=False
-                )
-            else:
-                made = self._score(*block, correlate)
-            outputs.append(made[:, :, start - end :])
-        return torch.cat(outputs, dim=-2)
+        """Take blocks of query rows, each with the rows above that its kernels reach."""
+        return in_blocks(
+            partial(self._score, correlate),
+            q_bhtd,
+            k_bgtd,
+            v_bgtd,
+            documents_bt,
+            *self._kernels_and_mixtures(),
+            rows=self.options.rows,
+            reach=self._reach(),
+        )
 
     def score_naive(
         self, q_bhtd: Tensor, k_bgtd: Tensor, v_bgtd: Tensor, documents_bt: Tensor | None
     ) -> Tensor:
         """Take every step on whole maps."""
-        return self._score(q_bhtd, k_bgtd, v_bgtd, documents_bt, correlate_naive)
+        own = self._kernels_and_mixtures()
+        return self._score(correlate_naive, q_bhtd, k_bgtd, v_bgtd, documents_bt, *own)
+
+    def _kernels_and_mixtures(self) -> tuple[Tensor | None, ...]:
+        return self.kernel_before, self.head_mix_before, self.kernel_after, self.head_mix_after
 
     def _score(
         self,
+        correlate: Correlate,
         q_bhtd: Tensor,
         k_bgtd: Tensor,
         v_bgtd: Tensor,
         documents_bt: Tensor | None,
-        correlate: Correlate,
+        kernel_before: Tensor | None,
+        mix_before: Tensor | None,
+        kernel_after: Tensor | None,
+        mix_after: Tensor | None,
     ) -> Tensor:
         """Take every step, for queries that are the last of the keys' tokens."""
         seen = visible(q_bhtd.shape[-2], k_bgtd.shape[-2], q_bhtd.device, documents_bt)
         cut = documents_bt if self.options.cut_documents else None
         maps = scores(q_bhtd, k_bgtd).masked_fill(~seen, 0.0)
-        if self.kernel_before is not None:
-            maps = convolve(maps, self.kernel_before, self.left, cut, correlate=correlate)
-        if self.head_mix_before is not None:
-            maps = (self.head_mix_before @ maps.flatten(2)).view_as(maps)
+        if kernel_before is not None:
+            maps = convolve(maps, kernel_before, self.left, cut, correlate=correlate)
+        if mix_before is not None:
+            maps = (mix_before @ maps.flatten(2)).view_as(maps)
         maps = masked_softmax(maps, seen)
-        if self.kernel_after is not None:
-            maps = convolve(
-                maps, self.kernel_after, self.left, cut, correlate=correlate
-            ).masked_fill(~seen, 0.0)
-        return self._mix_after(maps) @ spread(v_bgtd, self.heads)
+        if kernel_after is not None:
+            maps = convolve(maps, kernel_after, self.left, cut, correlate=correlate)
+            maps = maps.masked_fill(~seen, 0.0)
+        if mix_after is not None:
+            maps = self._mix_after(maps, mix_after)
+        return maps @ spread(v_bgtd, self.heads)
 
-    def _mix_after(self, maps_bhst: Tensor) -> Tensor:
-        mixture = self.head_mix_after
-        if mixture is None:
-            return maps_bhst
+    def _mix_after(self, maps_bhst: Tensor, mixture: Tensor) -> Tensor:
         if self.options.mix_after == "linear":
             return (mixture @ maps_bhst.flatten(2)).view_as(maps_bhst)
         grouped = maps_bhst.flatten(2).unflatten(1, (len(mixture), -1))
