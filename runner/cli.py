@@ -276,10 +276,26 @@ def list_(
 
 
 @app.command()
-def bench() -> None:
+def bench(
+    attention: Annotated[list[str] | None, typer.Option(help="Only this one; repeatable.")] = None,
+    coupling: Annotated[list[str] | None, typer.Option(help="Only this one; repeatable.")] = None,
+    preset: Annotated[str, typer.Option(help="Size of the model.")] = "tiny",
+    seq_len: Annotated[int, typer.Option(min=1, help="Tokens of a row.")] = 256,
+    batch: Annotated[int, typer.Option(min=1, help="Rows of a step.")] = 4,
+    vocab_size: Annotated[int, typer.Option(min=2, help="Token ids.")] = 256,
+    rounds: Annotated[int, typer.Option(min=2, help="Timings of each step.")] = 5,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of a step.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
     """Measure step time and memory of attention x coupling here, as ratios."""
-    _not_yet("bench")
+    with user_errors():
+        from . import bench as benches
 
-
-def _not_yet(command: str) -> NoReturn:
-    _fail(f"`cqk {command}` is not there yet")
+        step = benches.step(preset, seq_len=seq_len, batch=batch, vocab_size=vocab_size)
+        rows = []
+        for row in benches.rows(step, attention, coupling, rounds=rounds, threads=threads):
+            if not as_json:
+                typer.echo(row.line() if rows else f"{benches.HEADER}\n{row.line()}")
+            rows.append(row)
+    if as_json:
+        typer.echo(benches.as_json(step, rows))
