@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 
@@ -29,15 +30,27 @@ class Folder:
     package: str
     path: Path
 
-    def names(self) -> tuple[str, ...]:
-        """List the variants by file name; nothing is imported."""
+    _classes: dict[str, type] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        # Looked up once: a plan of many runs asks for names and classes for every run.
         stems = (file.stem for file in self.path.glob("*.py"))
         return tuple(sorted(s for s in stems if s != "base" and not s.startswith("_")))
+
+    def names(self) -> tuple[str, ...]:
+        """List the variants by file name; nothing is imported."""
+        return self._names
 
     def load(self, name: str) -> type:
         """Import one variant and return its class; an unknown name raises ``ValueError``."""
         if name not in self.names():
             raise unknown(self.kind, name, self.names())
+        if name not in self._classes:
+            self._classes[name] = self._import(name)
+        return self._classes[name]
+
+    def _import(self, name: str) -> type:
         contract = getattr(importlib.import_module(f"{self.package}.base"), self.kind.capitalize())
         module = importlib.import_module(f"{self.package}.{name}")
         own = [
