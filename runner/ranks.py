@@ -23,7 +23,10 @@ POLL_SECONDS = 0.25
 
 
 def run(
-    folder: RunFolder, threads: int, should_stop: Callable[[], bool], progress: Progress
+    folder: RunFolder,
+    threads: int,
+    should_stop: Callable[[], bool],
+    progress: Progress = lambda done, total: None,
 ) -> Ended:
     """Bring a run to its end on the devices that its settings ask for; return how it ended.
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from .attempt import BUSY, EXIT_CODES, FAILED, STOPPED, Ended
 from .executors.requeue import requeue_this_element
 from .folder import RunFolder
-from .ranks import run, run_rank_of_torchrun
 from .stopping import StopSignal
 
 # A dead machine's locks on a network disk are freed after one or two minutes.
@@ -48,13 +47,15 @@ def task(tasks: Path, index: int) -> Path:
 
 
 def _execute(folder: RunFolder, threads: int, stop: StopSignal) -> Ended:
+    from . import ranks  # torch takes seconds to import, and a signal in them must be heard
+
     if "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        return run_rank_of_torchrun(folder, threads, stop)
-    ended = run(folder, threads, stop, lambda done, total: None)
+        return ranks.run_rank_of_torchrun(folder, threads, stop)
+    ended = ranks.run(folder, threads, stop)
     patience = time.monotonic() + BUSY_SECONDS
     while ended.status == BUSY and not stop() and time.monotonic() < patience:
         time.sleep(1)
-        ended = run(folder, threads, stop, lambda done, total: None)
+        ended = ranks.run(folder, threads, stop)
     # USR1 is the announcement that the time limit is near; any other stop is somebody's wish.
     if ended.status == STOPPED and stop.received == signal.SIGUSR1:
         return _requeued(ended)

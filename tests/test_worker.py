@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from runner import worker
+from runner import ranks, worker
 from runner.attempt import Ended
 from runner.executors import requeue
 from runner.launch import create_folder
@@ -82,7 +82,7 @@ def test_a_worker_without_one_run_is_a_usage_error(arguments, capsys):
     ],
 )
 def test_the_exit_code_says_how_the_attempt_ended(short, monkeypatch, capsys, ended, code, said):
-    monkeypatch.setattr(worker, "run", lambda *_: ended)
+    monkeypatch.setattr(ranks, "run", lambda *_: ended)
     monkeypatch.setattr(worker, "BUSY_SECONDS", 0)
     assert worker.main([str(short.path)]) == code
     assert said in capsys.readouterr().err
@@ -90,7 +90,7 @@ def test_the_exit_code_says_how_the_attempt_ended(short, monkeypatch, capsys, en
 
 def test_a_busy_run_is_waited_for(short, monkeypatch):
     answers = iter([Ended("busy"), Ended("busy"), Ended("done")])
-    monkeypatch.setattr(worker, "run", lambda *_: next(answers))
+    monkeypatch.setattr(ranks, "run", lambda *_: next(answers))
     monkeypatch.setattr(worker.time, "sleep", lambda seconds: None)
     assert worker.main([str(short.path)]) == 0
 
@@ -117,6 +117,18 @@ def test_an_announced_time_limit_leaves_a_checkpoint_and_requeues_this_element_a
     assert folder.attempts()[0]["slurm_job"] == "17"
 
 
+def test_a_signal_that_comes_while_torch_is_imported_is_heard(folder):
+    command = [sys.executable, "-P", "-X", "importtime", "-m", "runner.worker", str(folder.path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.rstrip().endswith("torch._utils"):
+            break
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert folder.attempts()[-1]["reason"] == "stopped"
+
+
 def test_a_stop_is_not_a_wish_to_be_requeued(folder, tmp_path, monkeypatch):
     slurm = {"SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "5"}
     process = started(folder, PATH=scontrol(tmp_path, monkeypatch), **slurm)
@@ -128,11 +140,11 @@ def test_a_stop_is_not_a_wish_to_be_requeued(folder, tmp_path, monkeypatch):
 
 
 def test_an_attempt_without_a_step_is_not_requeued_for_ever(short, monkeypatch, capsys):
-    def stopped(folder, threads, stop, progress):
+    def stopped(folder, threads, stop):
         stop.received = signal.SIGUSR1
         return Ended("stopped", advanced=False)
 
-    monkeypatch.setattr(worker, "run", stopped)
+    monkeypatch.setattr(ranks, "run", stopped)
     monkeypatch.setattr(worker, "requeue_this_element", lambda: pytest.fail("requeued"))
     assert worker.main([str(short.path)]) == 1
     assert "the time limit is too short for a single step" in capsys.readouterr().err
