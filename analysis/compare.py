@@ -10,11 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .equivalence import tost_many
+from .family import Family
 from .multiplicity import adjust, fixed_sequence, survives
 from .samples import Sample, samples
 from .sequential import decide, sequential_plan
 from .student import quantile
-from .study import Family, Study
+from .study import Study
 from .tested import detail_rows, tested_rows
 from .verdict import FLAGS, verdict
 

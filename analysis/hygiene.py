@@ -7,9 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from .family import Comparison
 from .freeze import Amendment
 from .records import RunRecord
-from .study import Comparison, Study
+from .study import Study
 
 _TEXT = ("corpus", "tokenizer")
 _HARDWARE = ("device", "cpu_capability", "threads")

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .study import Comparison, Study
+from .family import Comparison
+from .study import Study
 from .study_errors import nearest
 from .tuning import judged
 

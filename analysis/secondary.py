@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from .study import Comparison, Study
+from .family import Comparison
+from .study import Study
 
 COLUMNS = [
     *("comparison", "metric", "split", "method", "cells", "difference", "ci_level"),

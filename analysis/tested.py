@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from .arms import summarise_pair
 from .degenerate import NoTestError
 from .effect import hedges_g, percent_of_baseline
+from .family import Family
 from .paired import MOST_PAIRS, paired_t, sign_flip_test
 from .power import minimum_detectable
 from .resample import permutation_floor, permutation_test
 from .samples import Sample
-from .study import Family
 from .welch import welch_many
 
 FloatArray = NDArray[np.float64]

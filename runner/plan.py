@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.study import Arm, Data, Model, Study, Train, Variant
+from analysis.design import Arm, Data, Model, Train, Variant
+from analysis.study import Study
 from analysis.study_errors import nearest
 
 from . import attention, coupling, tasks

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from analysis.study import Positive, Section
+from analysis.section import Positive, Section
 from analysis.study_errors import nearest, sentences
 
 FILE_NAME = "cqk.profiles.toml"

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from analysis.study import Section, Train, canonical_hash
+from analysis.design import Train
+from analysis.section import Section, canonical_hash
 
 IDENTITY_SCHEMA = 1
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.study import Train
+from analysis.design import Train
 from analysis.study_errors import nearest
 
 from .induction import Induction

@@ -2,7 +2,8 @@
 
 import pytest
 
-from analysis.study import Train, load_study, parse_study
+from analysis.design import Train
+from analysis.study import load_study, parse_study
 from runner.plan import shipped_studies
 
 
