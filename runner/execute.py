@@ -14,7 +14,7 @@ from contextlib import suppress
 from analysis.records import Result
 
 from . import device, sources
-from .attempt import BUSY, FAILED, STOPPED, UNWRITABLE, Ended, failed
+from .attempt import BUSY, ELSEWHERE, FAILED, STOPPED, UNWRITABLE, Ended, failed
 from .distributed import Group
 from .folder import RunFolder, RunIsBusy
 from .provenance import environment
@@ -42,7 +42,7 @@ def execute(
             folder.sweep()
             if folder.result_path.exists():
                 group.agree(LEAVE)
-                return Ended(folder.read_result().status)
+                return Ended(folder.read_result().status, ELSEWHERE)
             return _attempt(folder, threads, should_stop, progress, group)
     except RunIsBusy:
         group.agree(LEAVE)
