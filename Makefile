@@ -10,7 +10,7 @@ export CQK_CACHE_DIR ?= $(CURDIR)/.cache/cqk
 export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/pycache
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: bench demo test test-slow lint format clean
 
 demo: $(STAMP)
 	$(BIN)/cqk run demo
@@ -26,6 +26,12 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Half an hour on an idle machine; writes benchmarks/RESULTS.md.
+bench: $(STAMP)
+	for script in coupling attention training bookkeeping growth compile; do \
+		OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$script.py || exit 1; \
+	done
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
