@@ -1,6 +1,7 @@
 """From a study file to a verdict: the whole path by the real command, in processes of its own."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -203,3 +204,55 @@ def test_a_selection_trains_only_what_it_names(small_study, tmp_path):
     assert cqk("status", results / "small").stdout.splitlines()[-1] == "2 done, 4 missing"
     assert cqk("run", study, "--results", results, "--only", "plane").returncode == 2
     assert cqk("run", study, "--results", results, "--seeds", "7").returncode == 2
+
+
+STEEP = '''
+"""Plain attention with its scores made steeper, as somebody might try."""
+
+from ._heads import HeadAttention
+from .base import MakeCoupling, Options, Shape
+
+
+class Steep(HeadAttention):
+    """Softmax of doubled scores."""
+
+    summary = "softmax of doubled scores"
+    source = "a test of this project"
+    Options = Options
+
+    def __init__(self, shape: Shape, options: Options, make_coupling: MakeCoupling) -> None:
+        super().__init__(shape, make_coupling)
+
+    def normalise(self, q_bhtd, k_bgtd):
+        return 2 * q_bhtd, k_bgtd
+'''
+
+
+def test_an_attention_dropped_into_the_folder_is_listed_and_trained_with_no_other_edit(
+    small_study, tmp_path
+):
+    root, checkout = Path(__file__).resolve().parent.parent, tmp_path / "checkout"
+    for package in ("analysis", "runner"):
+        unwanted = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(root / package, checkout / package, ignore=unwanted)
+    (checkout / "runner" / "attention" / "steep.py").write_text(STEEP, encoding="utf-8")
+    study = small_study(('coupling = "affine"', 'attention = "steep"\ncoupling = "affine"'))
+
+    def command(*arguments):
+        call = [sys.executable, "-P", "-c", "from runner.cli import app; app()", *arguments]
+        path = {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(
+            [*map(str, call)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            cwd=tmp_path,
+            env=os.environ | path,
+        )
+
+    assert "steep  softmax of doubled scores" in command("list", "attention").stdout
+    ended = command("run", study, "--results", tmp_path / "results", "--seeds", "1")
+    assert "2 done" in ended.stdout, ended.stderr
+    specs = (tmp_path / "results" / "small").glob("runs/*/spec.json")
+    settings = [json.loads(path.read_text(encoding="utf-8"))["settings"] for path in specs]
+    assert sorted(s["attention"]["name"] for s in settings) == ["standard", "steep"]
