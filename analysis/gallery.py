@@ -16,7 +16,7 @@ from . import curves, figures, points, tables
 _POINTS_SHOWN = 60
 
 _OWN_FILE = re.compile(
-    r"(differences|seeds|p_ladder|gain_by_size|gain_by_length|curves|family)(-\d+)?\.(pdf|png)"
+    r"(differences|grid|seeds|p_ladder|gain_by_size|gain_by_length|by_distance|curves|family)(-\d+)?\.(pdf|png)"
 )
 
 
@@ -82,7 +82,10 @@ def draw(folder: Path, material: Material) -> list[Drawn]:
 def _plan(material: Material) -> list[_Planned]:
     if material.declared.empty:
         return []
-    makers = (_differences, _seeds, _p_ladder, _gain_by_size, _gain_by_length, _curves, _family)
+    makers = (
+        *(_differences, _grid, _seeds, _p_ladder, _gain_by_size, _gain_by_length),
+        *(_by_distance, _curves, _family),
+    )
     return [planned for maker in makers if (planned := maker(material))]
 
 
@@ -99,6 +102,34 @@ def _differences(material: Material) -> _Planned:
         figures.differences(
             tables.records(declared), points.seed_points(material.runs, declared, material.where)
         ),
+    )
+
+
+def _grid(material: Material) -> _Planned | None:
+    rows, axes = points.grid_points(material.declared, material.where)
+    if len(axes) < 2:
+        return None
+    return _Planned(
+        "grid",
+        "Differences over the grid",
+        "Difference of means in each cell of the grid, with its verdict; a thick frame marks a "
+        "supported one, the sign says on which side. One colour scale for all panels.",
+        figures.grid_map(tables.records(rows), axes),
+    )
+
+
+def _by_distance(material: Material) -> _Planned | None:
+    split = material.splits[0]
+    rows = points.by_distance(material.summary, material.metric, split)
+    if rows.empty:
+        return None
+    chance = points.of_metric(material.summary, f"{material.metric}_chance_in_row", split)
+    return _Planned(
+        "by_distance",
+        f"{material.metric.capitalize()} against distance",
+        "Mean over seeds; a point is of the answers that stood so far back, up to twice as far. "
+        "Dotted: guessing among what the row itself holds.",
+        figures.by_distance(rows, chance, material.metric),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ Beaten = Mapping[tuple[str, str, str, str], frozenset[str]]
 """(arm, cell in words, metric, split) -> the baselines it was shown to be better than there."""
 
 _COLUMNS = ("run_id", "preset", "params", "corpus", "tokenizer", "seq_len", "tokens")
+_PART = r"_(?:distance|pairs)_\d+$"  # a metric of some answers only, as accuracy_distance_16
 _CELL_AXES = ("preset", "seq_len", "tokens", "corpus", "tokenizer")
 
 
@@ -114,6 +116,46 @@ def gain_points(
     gains["series"] = pair.where(cells == "", pair + ", " + cells)
     several = gains.groupby("series")["x"].transform("nunique") > 1
     return gains[several].sort_values(["series", "x"])
+
+
+def whole(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of metrics that are of all that was scored, not of a part of it.
+
+    >>> whole(pd.DataFrame({"metric": ["loss", "accuracy_distance_16"]}))["metric"].tolist()
+    ['loss']
+    """
+    return summary[~summary["metric"].str.contains(_PART)]
+
+
+def by_distance(summary: pd.DataFrame, metric: str, split: str) -> pd.DataFrame:
+    """Return mean and interval of ``metric`` by distance, `x`, sorted; empty where none is known.
+
+    `x` is the lowest distance of its octave, in tokens.
+    """
+    here = summary[summary["split"] == split]
+    x = here["metric"].str.extract(rf"^{re.escape(metric)}_distance_(\d+)$", expand=False)
+    return (
+        here.assign(x=pd.to_numeric(x)).dropna(subset=["x", "mean"]).sort_values("x", kind="stable")
+    )
+
+
+def of_metric(summary: pd.DataFrame, metric: str, split: str) -> dict[str, float]:
+    """Return the mean of a metric that all arms share, by cell; empty where it is not recorded."""
+    here = summary[(summary["metric"] == metric) & (summary["split"] == split)]
+    return dict(here.groupby("cell")["mean"].mean())
+
+
+def grid_points(comparisons: pd.DataFrame, where: Where) -> tuple[pd.DataFrame, list[str]]:
+    """Return the comparisons with `series` and a column per grid axis, and these axes' names.
+
+    An axis is one that differs between the comparisons; a series is a pair of arms.
+    """
+    fixed = pd.DataFrame(
+        [where.get(name, {}) for name in comparisons["comparison"]], index=comparisons.index
+    )
+    axes = [str(axis) for axis in fixed if fixed[axis].nunique() > 1]
+    series = comparisons["treatment"] + " against " + comparisons["baseline"]
+    return comparisons.assign(series=series, **{axis: fixed[axis] for axis in axes}), axes
 
 
 def beaten(runs: pd.DataFrame, comparisons: pd.DataFrame, where: Where) -> Beaten:

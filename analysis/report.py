@@ -103,7 +103,7 @@ def write_report(
     family = _analysed(comparisons, context.family)
     runs = points.with_cell(runs, points.cell_axes(runs, family.where))
     summary = points.arm_summary(runs)
-    arms = tables.arm_means(summary, points.beaten(runs, comparisons, family.where))
+    arms = tables.arm_means(points.whole(summary), points.beaten(runs, comparisons, family.where))
     rows = split_rows(comparisons, family)
     written = _write_tables(out / "tables", arms, summary, *rows, family)
     drawn = _draw(out / "figures", runs, comparisons, summary, family, context) if figures else []

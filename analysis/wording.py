@@ -30,6 +30,11 @@ _UNITS = {
     "word_ppl": "perplexity per word",
     "bits_per_byte": "bits per byte",
     "accuracy": "fraction correct",
+    "attention_relevant": "share of a head's attention",
+    "attention_sink": "share of a head's attention",
+    "entropy": "nats",
+    "entropy_content": "nats",
+    "entropy_sink": "nats",
 }
 _SIDES = {"less": "lower", "greater": "higher", "two-sided": "different"}
 

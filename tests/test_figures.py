@@ -277,3 +277,83 @@ def test_verdicts_differ_in_shape_and_are_readable_on_white():
     for _, colour in figures.MARKS.values():
         # 4.5 to 1 is the contrast that WCAG 2.1 asks of text, https://www.w3.org/TR/WCAG21/.
         assert 1.05 / (luminance(colour) + 0.05) >= 4.5
+
+
+def make_grid():
+    """A family of two pairs of arms over pairs x seq_len x angle, each cell with its own number."""
+    return [
+        make_row(f"{series} {p} {n} {a}", series=series, pairs=p, seq_len=n, angle=a,
+                 metric="accuracy", verdict="not supported",
+                 difference=sign * (p + n / 100 + a / 1000))
+        for series, sign in (("x against y", 1), ("z against y", -1))
+        for p in (8, 4) for n in (64, 32) for a in (7.5, 2.0)
+    ]  # fmt: skip
+
+
+def test_a_grid_draws_every_cell_with_its_number_verdict_and_place():
+    rows = make_grid()
+    rows[3]["verdict"] = "supported"
+    rows[5] |= {"difference": math.nan, "verdict": "refused"}
+    (figure,) = figures.grid_map(rows, ["pairs", "seq_len", "angle"])
+    assert len(figure.axes) == 4
+    for row in rows:
+        panel = next(
+            axes
+            for axes in figure.axes
+            if axes.get_title("left").endswith(f"seq_len={row['seq_len']}")
+            and (row["series"] in figure.axes[0].get_title("left")) == (axes in figure.axes[:2])
+        )
+        place = [7.5, 2.0].index(row["angle"]), [8, 4].index(row["pairs"])
+        text = next(t for t in panel.texts if t.get_position() == place).get_text()
+        patch = next(
+            p for p in panel.patches if np.allclose(np.add(p.get_xy(), (0.47, 0.45)), place)
+        )
+        assert text.split("\n")[-1] == row["verdict"]
+        assert (patch.get_linewidth() > 2) == (row["verdict"] == "supported")
+        if math.isnan(row["difference"]):
+            assert text == "refused"
+            assert to_rgb(patch.get_facecolor()) == (1, 1, 1)
+        else:
+            assert text.startswith("+" if row["difference"] > 0 else "-")
+            assert float(text.split("\n")[0]) == pytest.approx(row["difference"], abs=0.01)
+            red, _, blue = to_rgb(patch.get_facecolor())
+            assert (red > blue) == (row["difference"] > 0)
+
+
+def test_equal_differences_have_equal_colours_in_all_panels_and_pages():
+    rows = [row | {"series": f"s{i}"} for i in range(6) for row in make_grid()[:8]]
+    pages = figures.grid_map(rows, ["pairs", "seq_len", "angle"])
+    assert len(pages) == 2
+    colours = {}
+    for page in pages:
+        for axes in page.axes:
+            for text, patch in zip(axes.texts, axes.patches, strict=True):
+                colours.setdefault(text.get_text(), set()).add(patch.get_facecolor())
+    assert len(colours) == 8
+    assert all(len(found) == 1 for found in colours.values())
+    titles = [axes.get_title("left") for page in pages for axes in page.axes]
+    assert sum("seq_len=64" in title for title in titles) == 6
+
+
+def test_a_grid_of_two_axes_has_one_panel_a_series():
+    rows = [row for row in make_grid() if row["seq_len"] == 32]
+    (figure,) = figures.grid_map(rows, ["pairs", "angle"])
+    assert len(figure.axes) == 2
+    assert [len(axes.patches) for axes in figure.axes] == [4, 4]
+
+
+def test_values_by_distance_are_drawn_in_a_panel_per_cell_with_the_level_of_guessing():
+    rows = pd.DataFrame(
+        [{"arm": arm, "cell": cell, "x": x, "mean": level + x / 100}
+         for cell in ("c1", "c2", "c3") for x in (1, 2, 8)
+         for arm, level in (("plain", 0.3), ("affine", 0.5))]
+    )  # fmt: skip
+    (figure,) = figures.by_distance(rows, {"c1": 0.25, "c3": 0.125}, "accuracy")
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title("left") for axes in panels] == ["c1", "c2", "c3"]
+    for axes, chance in zip(panels, (0.25, None, 0.125), strict=True):
+        plain, affine, *dotted = axes.get_lines()
+        assert plain.get_xydata().tolist() == [[1, 0.31], [2, 0.32], [8, 0.38]]
+        assert affine.get_xydata().tolist() == [[1, 0.51], [2, 0.52], [8, 0.58]]
+        assert [line.get_ydata()[0] for line in dotted] == ([] if chance is None else [chance])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["plain", "affine"]

@@ -157,3 +157,55 @@ def test_only_supported_one_sided_comparisons_count_as_beating():
     }
     for changes in ({"verdict": "suggestive"}, {"alternative": "two-sided"}):
         assert points.beaten(runs, make_comparisons(names, **changes), where) == {}
+
+
+def test_parts_of_a_metric_are_told_from_the_whole():
+    names = [
+        "accuracy",
+        "accuracy_distance_8",
+        "accuracy_pairs_4",
+        "loss",
+        "distance_8x",
+        "pairs_4",
+    ]
+    kept = points.whole(pd.DataFrame({"metric": names}))["metric"].tolist()
+    assert kept == ["accuracy", "loss", "distance_8x", "pairs_4"]
+
+
+def test_values_by_distance_are_sorted_and_of_one_metric_and_split():
+    rows = [
+        {"arm": arm, "cell": "c", "metric": metric, "split": split, "mean": mean}
+        for arm in ("a", "b")
+        for metric, split, mean in [
+            ("accuracy_distance_16", "test", 0.4),
+            ("accuracy_distance_2", "test", 0.6),
+            ("accuracy_distance_4", "test", math.nan),
+            ("accuracy_distance_8", "valid", 0.5),
+            ("loss_distance_8", "test", 0.7),
+            ("accuracy", "test", 0.8),
+        ]
+    ]
+    found = points.by_distance(pd.DataFrame(rows), "accuracy", "test")
+    assert found[["arm", "x", "mean"]].to_numpy().tolist() == [
+        ["a", 2, 0.6], ["b", 2, 0.6], ["a", 16, 0.4], ["b", 16, 0.4],
+    ]  # fmt: skip
+    assert points.by_distance(pd.DataFrame(rows), "accuracy", "train").empty
+
+
+def test_a_level_shared_by_all_arms_is_given_by_cell():
+    rows = pd.DataFrame(
+        [{"arm": a, "cell": c, "metric": "accuracy_chance", "split": "test", "mean": m}
+         for a in "xy" for c, m in (("c", 0.25), ("d", 0.5))]
+    )  # fmt: skip
+    assert points.of_metric(rows, "accuracy_chance", "test") == {"c": 0.25, "d": 0.5}
+    assert points.of_metric(rows, "loss_chance", "test") == {}
+
+
+def test_grid_points_name_the_axes_that_differ():
+    _, where = make_runs(preset=("60m", "150m"), seq_len=(512, 1024))
+    comparisons = make_comparisons(list(where))
+    rows, axes = points.grid_points(comparisons, where)
+    assert axes == ["preset", "seq_len"]
+    assert set(rows["series"]) == {"affine against plain"}
+    assert len(rows[["preset", "seq_len"]].drop_duplicates()) == 4
+    assert points.grid_points(comparisons.iloc[:1], where)[1] == []
