@@ -75,6 +75,9 @@ class TaskScorer:
     def metrics(self, split: str, known: Answers | None = None) -> dict[str, float]:
         """Return all metrics of a split: of its answers, and of attention at its questions.
 
+        Beside them stand two accuracies of guessing: among all ids that can be an answer, and among
+        what a row itself holds to choose from, which needs no recall either.
+
         Raises:
             Diverged: The loss is not finite.
         """
@@ -82,7 +85,11 @@ class TaskScorer:
         if not math.isfinite(found.loss_nats):
             raise Diverged(f"the loss of the {split} split was {found.loss_nats} nats")
         rows = scored_rows(self._task, split, self._schedule.seq_len)
-        return {**found.metrics(), **retrieval(self._model, rows, self._device)}
+        by_chance = {
+            "accuracy_chance": self._task.chance,
+            "accuracy_chance_in_row": float((1.0 / rows.pairs_b).mean()),
+        }
+        return {**found.metrics(), **by_chance, **retrieval(self._model, rows, self._device)}
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,11 @@ class Induction(Task):
     def draw(self, rows: int, length: int, seed: int, *stream: object) -> Rows:
         """Return rows from the stream of that name."""
         self.check(length)
-        drawn = empty_rows(rows, length, np.ones(rows, dtype=np.int64))
+        last = length - self.copied
+        # As many places as there are for the first trigger, and so for the answer.
+        drawn = empty_rows(rows, length, np.full(rows, last - self.copied, dtype=np.int64))
         inputs_bt = drawn.inputs_bt
         inputs_bt[:] = 1 + Draws(seed, *stream, "tokens").below(self.vocabulary - 1, (rows, length))
-        last = length - self.copied
         first_b1 = Draws(seed, *stream, "place").below(last - self.copied, (rows, 1))
         row_b1, steps = np.arange(rows)[:, None], np.arange(self.copied)
         found_bc = first_b1 + 1 + steps

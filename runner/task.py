@@ -19,7 +19,7 @@ class Rows:
     ``labels_bt`` holds the answer at the position where it is due, else ``IGNORED``. ``found_bt``
     holds, at these positions, where the answer stands in the sequence, and ``key_bt`` where the key
     that leads to it stands; both are -1 elsewhere. ``pairs_b`` counts what a row holds to choose
-    from.
+    an answer from.
     """
 
     inputs_bt: np.ndarray

@@ -13,7 +13,7 @@ from runner.distributed import Group
 from runner.execute import execute
 from runner.launch import create_folder
 from runner.learner import Learner, build_model
-from runner.plan import plan_runs
+from runner.plan import plan_runs, shipped_studies
 from runner.task import IGNORED
 from runner.train import train
 from runner.workload import scoring_passes
@@ -166,6 +166,8 @@ def test_metrics_are_those_of_the_answers_on_both_splits(study, tmp_path):
         assert metrics["loss"] == found.loss_nats
         assert metrics["accuracy"] == found.accuracy
         assert {"entropy", "attention_relevant"} <= metrics.keys()
+        assert metrics["accuracy_chance"] == 1 / 20
+        assert metrics["accuracy_chance_in_row"] == pytest.approx(1 / 3)
     assert outcome.metrics["valid"] != outcome.metrics["test"]
     assert outcome.tokens == 768
 
@@ -212,3 +214,27 @@ def test_every_task_is_listed_with_its_chance_level():
     for name in tasks.names():
         assert "chance 1 / (vocabulary" in tasks.describe(name)
         assert len(tasks.describe(name).split(" | ")) == 3
+
+
+def accuracy_after(folder):
+    assert execute(folder).status == "done"
+    return folder.read_result().metrics["test"]["accuracy"]
+
+
+def test_two_layers_learn_to_recall_keys_that_are_given_apart(study, tmp_path):
+    settings = "vocabulary = 64\npairs = 4\ngroup = 7\nangle_degrees = 90.0\neval_rows = 200"
+    sizes = ("width = 16\nheads = 2\nhead_dim = 8", "width = 64\nheads = 2\nhead_dim = 32")
+    quick = study(settings, ("layers = 1", "layers = 2"), sizes, ("seq_len = 16", "seq_len = 24"),
+                  ("batch = 4", "batch = 32"), ("tokens = 768", "tokens = 184_320"),
+                  ("lr = 1e-2", "lr = 3e-3"), corpus="sharpness")  # fmt: skip
+    assert accuracy_after(first_run(quick, tmp_path, "plain")) > 0.95
+
+
+@pytest.mark.slow
+def test_within_the_smoke_study_s_budget_two_layers_recall_and_one_guesses(tmp_path):
+    """One layer cannot bind a key to the token behind it: it guesses among the row's values."""
+    text = shipped_studies()["recall-smoke"].read_text(encoding="utf-8")
+    two = first_run(parse_study(text), tmp_path / "two", "standard")
+    assert accuracy_after(two) > 0.95
+    one = parse_study(text.replace("layers = 2", "layers = 1"))
+    assert abs(accuracy_after(first_run(one, tmp_path / "one", "standard")) - 1 / 4) < 0.05

@@ -17,6 +17,7 @@ def test_the_row_ends_by_repeating_what_followed_the_first_trigger(vocabulary, c
         assert labels == [IGNORED] * second + answers
         assert 0 not in answers
     assert task.chance == 1 / (vocabulary - 1)
+    assert (rows.pairs_b == length - 2 * copied).all()
 
 
 def test_the_first_trigger_may_stand_anywhere_before():
