@@ -35,10 +35,20 @@ def candidates(table: pd.DataFrame, study: Study) -> pd.DataFrame:
 
     ``score`` is the mean over the seeds that are done. A candidate with fewer of them, since runs
     diverged, loses against one with more; equal scores go to the value that is declared first.
+
+    Raises:
+        ValueError: The table lacks an axis, or the metric by which the values are chosen.
     """
     for axis in study.grid:
         if axis not in table:
             raise ValueError(f"the table has no column for the grid axis {axis!r}")
+    for rule in study.tuned.values():
+        split = table["split"] if "split" in table else pd.Series("", index=table.index)
+        if not ((table["metric"] == rule.lowest) & (split == rule.split)).any():
+            raise ValueError(
+                f"the table has no {rule.lowest} on {rule.split}, by which the tuned axes "
+                f"{', '.join(study.tuned)} are chosen"
+            )
     by = ["arm", *study.crossed]
     rows = [
         row

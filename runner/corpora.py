@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import hub, placed, pydocs, wikitext
+from . import hub, placed, pydocs, tasks, wikitext
 
 SPLITS = ("train", "valid", "test")
 
@@ -158,9 +158,10 @@ def _single(name: str) -> bytes:
 def _known(name: str) -> str:
     if name in names():
         return name
-    near = difflib.get_close_matches(name, names(), n=1)
+    known = [*names(), *tasks.names()]  # what a study may write here, though a task is no text
+    near = difflib.get_close_matches(name, known, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    raise ValueError(f"unknown corpus {name!r}{hint}: use one of {', '.join(names())}")
+    raise ValueError(f"unknown corpus {name!r}{hint}: use one of {', '.join(known)}")
 
 
 def _own(path: Path) -> dict[str, str]:

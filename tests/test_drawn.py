@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from analysis.study import parse_study
-from runner import sources, tasks
+from runner import corpora, sources, tasks
 from runner.answers import answer
 from runner.distributed import Group
 from runner.execute import execute
@@ -208,6 +208,11 @@ def test_rows_that_differ_from_the_planned_ones_are_refused(study):
     other = settings.data.model_copy(update={"text_sha256": "0" * 64})
     with pytest.raises(ValueError, match="the corpus mqar is another text here"):
         sources.load(settings.model_copy(update={"data": other}))
+
+
+def test_a_misspelt_task_is_answered_with_its_name():
+    with pytest.raises(ValueError, match=r"unknown corpus 'mqra' \(did you mean mqar\?\)"):
+        corpora.load("mqra")
 
 
 def test_every_task_is_listed_with_its_chance_level():

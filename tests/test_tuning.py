@@ -139,6 +139,16 @@ def test_nothing_is_chosen_before_all_candidates_are_over(missing):
     assert rows["n_treatment"].tolist() == [0, 0]
 
 
+def test_a_table_without_the_deciding_metric_or_axis_is_refused():
+    frame = table()
+    with pytest.raises(ValueError, match="has no loss on valid, by which the tuned axes lr are"):
+        compare(frame[frame["split"] == "test"], study())
+    with pytest.raises(ValueError, match="has no loss on valid, by which the tuned axes lr are"):
+        candidates(frame.drop(columns="split"), study())
+    with pytest.raises(ValueError, match="has no column for the grid axis 'lr'"):
+        compare(frame[frame["lr"] == 0.01].drop(columns="lr"), study())
+
+
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
