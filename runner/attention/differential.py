@@ -15,7 +15,7 @@ from ._heads import HeadAttention
 from ._scoring import attend, masked_softmax, scores, spread, visible
 from .base import MakeCoupling, Options, Shape
 
-ROWS = 64
+ROWS = 32
 """Query rows whose maps exist at once."""
 
 
