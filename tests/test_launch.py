@@ -2,18 +2,24 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from runner.cli import app
+from runner.executors.local import run_all
+from runner.executors.machine import Slots
 from runner.folder import RunFolder
-from runner.launch import Summary
+from runner.launch import Summary, create_folder
+from runner.study_run import read
 
 CQK = Path(sys.executable).with_name("cqk")
 
@@ -188,51 +194,55 @@ def test_what_is_refused_is_refused_before_anything_is_written(
     assert not (tmp_path / "results").exists()
 
 
+class Killer:
+    """Kills every run at a random moment of its life, until it has killed often enough."""
+
+    def __init__(self, kills):
+        self.rng, self.left, self.threads = random.Random(20240607), kills, []
+
+    def __call__(self, event):
+        begins = not event.total and event.ended is None
+        if begins and self.left:
+            life = self.rng.uniform(0.0, 0.2)
+            arguments = event.folder, len(pids_of(event.folder)), life
+            self.threads.append(threading.Thread(target=self.kill, args=arguments))
+            self.threads[-1].start()
+
+    def kill(self, folder, lives, life):
+        """Wait for the attempt that follows so many, give it a life, and end it."""
+        deadline = time.monotonic() + 30
+        while len(pids_of(folder)) <= lives and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(life)
+        if self.left and not (folder / "result.json").exists():
+            with suppress(ProcessLookupError):
+                os.kill(pids_of(folder)[-1], signal.SIGKILL)
+                self.left -= 1
+
+
+def pids_of(folder):
+    return [line["pid"] for line in RunFolder(folder).attempts() if line["event"] == "start"]
+
+
 @pytest.mark.slow
 def test_200_kills_lose_double_and_change_nothing(small_study, tmp_path):
-    """Kill runs, and now and then the whole command, at random until the study is done."""
-    import random
-
-    from runner.executors.local import run_all
-    from runner.executors.machine import Slots
-    from runner.launch import create_folder
-    from runner.study_run import read
-
-    lines = "tokens = 38400\ncheckpoint_every = 40\nevaluate_every = 150\nlog_every = 7"
+    lines = "tokens = 204800\ncheckpoint_every = 20\nevaluate_every = 1000\nlog_every = 7"
     study = small_study(("tokens = 768", lines), ("log_every = 2\n", ""))
     assert cqk("run", study, "--results", tmp_path / "undisturbed").exit_code == 0
     results = tmp_path / "results"
-    plan = read(str(study), results)
-    folders = [create_folder(plan.results, run).path for run in plan.runs]
-    rng, kills = random.Random(20240607), 0
-
-    def kill_now_and_then(event):
-        nonlocal kills
-        if kills < 190 and rng.random() < 0.3:
-            last = RunFolder(event.folder).attempts()[-1:]
-            if last and last[0]["event"] != "end" and RunFolder(event.folder).is_locked():
-                pid = next(
-                    line["pid"]
-                    for line in reversed(RunFolder(event.folder).attempts())
-                    if line["event"] == "start"
-                )
-                os.kill(pid, signal.SIGKILL)
-                kills += 1
-
-    for whole in range(10):
+    for _ in range(5):  # the whole command dies, and its runs are left to themselves
         process = started(study, results)
         until_training(process, results)
-        time.sleep(rng.random())
         process.kill()
         process.communicate()
-        kills += 1
-        assert whole < 10
-    while kills < 200:
-        open_runs = [folder for folder in folders if not (folder / "result.json").exists()]
-        if not open_runs:
-            break
-        run_all(open_runs, Slots(2, 1), kill_now_and_then)
-    assert kills == 200, "the study was done before it had been killed often enough"
+    plan, killer = read(str(study), results), Killer(kills=195)
+    folders = [create_folder(plan.results, run).path for run in plan.runs]
+    while killer.left:
+        missing = [folder for folder in folders if not (folder / "result.json").exists()]
+        assert missing, f"the study was done with {killer.left} kills to go"
+        run_all(missing, Slots(2, 1), killer)
+        for thread in killer.threads:
+            thread.join()
     assert cqk("run", study, "--results", results).exit_code == 0
     assert records(results) == records(tmp_path / "undisturbed")
     assert len(records(results)) == 6
