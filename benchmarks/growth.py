@@ -16,7 +16,7 @@ import torch
 from layers import Layer
 from section import Figure, Section
 
-from analysis import compare
+from analysis.compare import compare
 from analysis.study import load_study
 from analysis.table import load_runs
 from runner.measure import Step, interleave
@@ -31,6 +31,7 @@ name = "rows"
 question = "How does the time grow?"
 
 [seeds]
+start = 1
 count = {seeds}
 
 [[arms]]
@@ -111,7 +112,7 @@ def rows(section: Section) -> None:
             begun = time.perf_counter()
             table = load_runs(path)
             reading[count] = time.perf_counter() - begun
-            compare.compare(table, load_study(family))
+            compare(table, load_study(family))
             comparing[count] = time.perf_counter() - begun - reading[count]
     section.add(figure("reading a table against rows", reading, "1"))
     section.add(figure("comparing two of its twenty arms against rows", comparing, "at most 1"))
