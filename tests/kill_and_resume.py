@@ -77,7 +77,8 @@ def forked(path, place=None):
         return os.waitstatus_to_exitcode(status), said.read().strip()
 
 
-for line in sys.stdin:
-    case = json.loads(line)
-    answer = [forked(case["folder"], case["kill"]), forked(case["folder"])]
-    print(json.dumps(answer), flush=True)
+if __name__ == "__main__":
+    for line in sys.stdin:
+        case = json.loads(line)
+        answer = [forked(case["folder"], case["kill"]), forked(case["folder"])]
+        print(json.dumps(answer), flush=True)
