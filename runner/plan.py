@@ -210,7 +210,7 @@ def parse_seeds(text: str) -> list[int]:
     seeds: list[int] = []
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
+        if not first.isdecimal() or (last and not last.isdecimal()):
             raise ValueError(f"--seeds {text!r}: write numbers and ranges, such as 1-3,7")
         seeds.extend(range(int(first), int(last or first) + 1))
     return seeds

@@ -70,4 +70,4 @@ def _validated(table: Any, origin: str) -> Profile:
     try:
         return Profile.model_validate(table)
     except ValidationError as error:
-        raise ValueError("\n".join(sentences(error, Profile, "", origin))) from None
+        raise ValueError("\n".join(sentences(error, Profile, table, "", origin))) from None
