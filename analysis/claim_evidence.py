@@ -14,12 +14,12 @@ from .claim_boxes import Method, Recomputed
 from .claim_kinds import counts, recomputed
 from .compare import compare
 from .degenerate import NoTestError
+from .nearest import nearest
 from .resample import permutation_floor
 from .rounding import Printed
 from .spread import SpreadKind
 from .student import Alternative
 from .study import load_study
-from .study_errors import nearest
 from .table import load_runs
 
 SPREADS: dict[SpreadKind, str] = {

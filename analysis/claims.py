@@ -22,7 +22,8 @@ from .claim_evidence import evidence
 from .claim_rule import INCONSISTENT, VERDICTS, judge
 from .claim_wording import why
 from .digits import missing, plural
-from .study_errors import nearest, sentences
+from .nearest import nearest
+from .study_errors import sentences
 
 __all__ = ["COLUMNS", "INCONSISTENT", "Claim", "as_json", "as_text", "check_claims", "load_claims"]
 

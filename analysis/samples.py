@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .family import Comparison
+from .nearest import nearest
 from .study import Study
-from .study_errors import nearest
 from .tuning import judged
 
 FloatArray = NDArray[np.float64]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+
+from .nearest import nearest
 
 Location = Sequence[int | str]
 
@@ -63,16 +64,6 @@ def line_of(text: str, where: Location) -> int | None:
         if wanted[: len(path)] == path and (best is None or len(path) > best[0]):
             best = (len(path), number)
     return best[1] if best else None
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return the clause that helps someone who wrote ``name`` for one of ``known``.
-
-    >>> nearest("stpes", ["steps", "batch"])
-    'did you mean "steps"?'
-    """
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(known)}"
 
 
 def _dotted(where: Location) -> str:

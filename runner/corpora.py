@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from analysis.nearest import closest
 
 from . import hub, placed, pydocs, tasks, wikitext
 
@@ -159,8 +160,8 @@ def _known(name: str) -> str:
     if name in names():
         return name
     known = [*names(), *tasks.names()]  # what a study may write here, though a task is no text
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
+    meant = closest(name, known)
+    hint = f" (did you mean {meant}?)" if meant else ""
     raise ValueError(f"unknown corpus {name!r}{hint}: use one of {', '.join(known)}")
 
 

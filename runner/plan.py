@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.design import Arm, Data, Model, Train, Variant
+from analysis.nearest import nearest
 from analysis.study import Study
-from analysis.study_errors import nearest
 
 from . import attention, coupling, tasks
 from .presets import PRESETS

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from analysis.nearest import nearest
 from analysis.section import Positive, Section
-from analysis.study_errors import nearest, sentences
+from analysis.study_errors import sentences
 
 FILE_NAME = "cqk.profiles.toml"
 

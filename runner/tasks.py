@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.design import Train
-from analysis.study_errors import nearest
+from analysis.nearest import nearest
 
 from .induction import Induction
 from .recall import Mqar

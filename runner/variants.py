@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+
+from analysis.nearest import closest
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
@@ -17,8 +18,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
     unknown attention 'standart': did you mean 'standard'? Known: none, standard
     """
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    meant = closest(name, known)
+    hint = f"did you mean {meant!r}? " if meant else ""
     return ValueError(f"unknown {kind} {name!r}: {hint}Known: {', '.join(known)}")
 
 

@@ -34,7 +34,7 @@ def load(name: str) -> Reader:
         ValueError: There is no such format.
     """
     if name not in FORMATS:
-        from ..study_errors import nearest
+        from ..nearest import nearest
 
         raise ValueError(f"there is no format {name!r}; {nearest(name, list(FORMATS))}")
     return cast("Reader", importlib.import_module(f".{FORMATS[name]}", __name__))

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ..digits import plural
-from ..study_errors import nearest
+from ..nearest import nearest
 from .contract import Log, Point, Reader, Run, listed, shown
 from .identify import Identity, extra_columns, identities
 from .request import Request
