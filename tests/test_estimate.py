@@ -1,0 +1,158 @@
+"""What a dry run promises: parameters, operations, memory and time, against what is really used."""
+
+import json
+import time
+from dataclasses import asdict
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from typer.testing import CliRunner
+
+from runner import attention, estimate
+from runner.cli import app
+from runner.estimate import activation_bytes, cost, pace
+from runner.learner import build_model
+from runner.optim import build_optimizer
+from runner.presets import PRESETS
+from runner.settings import ModelSettings, RunSettings, TextSettings, Train, VariantSettings
+
+
+def settings(preset="tiny", attention="standard", coupling="affine", **train):
+    schedule = {"seq_len": 32, "tokens": 32 * 4 * 10, "batch": 4, "lr": 1e-3, **train}
+    return RunSettings(
+        data=TextSettings(corpus="c", text_sha256="t", tokenizer="byte"),
+        model=ModelSettings(**asdict(PRESETS[preset]), preset=preset),
+        attention=VariantSettings(name=attention),
+        coupling=VariantSettings(name=coupling),
+        train=Train(**schedule),
+        seed=1,
+    )
+
+
+def kept_by_autograd(model, rows, tokens):
+    """Count what a real forward pass keeps, on the processor, each storage once."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage
+        return tensor
+
+    ids_bt = torch.randint(256, (rows, tokens))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model.loss(ids_bt, ids_bt)
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+@pytest.mark.parametrize("name", attention.names())
+def test_activations_are_those_that_autograd_really_keeps(name):
+    given = settings(attention=name)
+    model = build_model(given, 256)
+    assert activation_bytes(model, given) == kept_by_autograd(model, 4, 32)
+
+
+def test_memory_shrinks_with_parts_with_checkpointing_and_with_short_numbers():
+    whole = cost(settings("micro", batch=16), 256)
+    for setting in (
+        {"gradient_accumulation": 4}, {"devices": 4}, {"activation_checkpointing": True},
+        {"precision": "bfloat16"},
+    ):  # fmt: skip
+        less = cost(settings("micro", batch=16, **setting), 256)
+        assert less.memory_bytes < whole.memory_bytes, setting
+        assert less.parameters == whole.parameters
+    assert whole.memory_bytes > 16 * whole.parameters
+
+
+def test_operations_are_those_that_torch_counts():
+    given = settings(coupling="none")
+    model = build_model(given, 256)
+    counter = FlopCounterMode(display=False)
+    ids_bt = torch.randint(256, (4, 32))
+    with counter, torch.no_grad():
+        model(ids_bt)
+    # torch does not see into the fused kernel: q k^T and p v, of 4 rows, 2 layers, 4 heads of 16.
+    hidden = 2 * 2 * 32 * 32 * 4 * 16 * 2 * 4
+    expected = cost(given, 256)
+    assert expected.flops == pytest.approx(3 * 10 * (counter.get_total_flops() + hidden), rel=1e-6)
+    assert (expected.steps, expected.tokens) == (10, 1280)
+    recomputed = cost(settings(coupling="none", activation_checkpointing=True), 256)
+    assert recomputed.flops == pytest.approx(4 / 3 * expected.flops)
+
+
+@pytest.mark.parametrize(
+    ("preset", "parameters"), [("60m", 59.3e6), ("150m", 151.9e6), ("455m", 454.2e6)]
+)
+def test_large_models_are_counted_without_being_built(preset, parameters):
+    begun = time.perf_counter()
+    found = cost(settings(preset, coupling="none", seq_len=512, tokens=512 * 8, batch=8), 50_257)
+    assert found.parameters == pytest.approx(parameters, rel=1e-3)
+    assert 6 * parameters * 4096 < found.flops < 9 * parameters * 4096
+    assert found.memory_bytes > 16 * found.parameters
+    assert time.perf_counter() - begun < 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["60m", "150m", "455m"])
+def test_large_models_take_a_step(preset):
+    given = settings(preset, seq_len=8, tokens=8, batch=1)
+    model = build_model(given, 50_257)
+    optimizer = build_optimizer(model, given.train)
+    torch.manual_seed(0)
+    ids_bt = torch.randint(50_257, (1, 9))
+    losses = []
+    for _ in range(2):
+        loss = model.loss(ids_bt[:, :-1], ids_bt[:, 1:])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert 0 < losses[1] < losses[0]
+
+
+def test_a_pace_is_measured_on_a_model_cut_down(monkeypatch):
+    monkeypatch.setattr(estimate, "MEASURED_OPERATIONS", 2e8)
+    monkeypatch.setattr(estimate, "MEASURED_PARAMETERS", 4_000_000)
+    given = settings("60m", seq_len=512, tokens=512 * 8, batch=8)
+    model, rows, tokens = estimate._cut_down(given, 1000)
+    assert len(model.blocks) == 1
+    assert (rows, tokens) == (1, 16)
+    found = pace(given, 1000, threads=1)
+    assert 0 < found.seconds_per_flop < 1e-6
+    assert found.seconds(cost(given, 1000)) > 0
+    assert torch.get_num_threads() == 1
+
+
+def shown(*arguments):
+    ran = CliRunner().invoke(app, ["run", *map(str, arguments), "--dry-run"])
+    assert ran.exit_code == 0, ran.output
+    return ran.stdout
+
+
+def test_a_dry_run_tells_plan_counts_cost_and_time(small_study, tmp_path):
+    text = shown(small_study(), "--results", tmp_path / "results")
+    assert text.count("missing") == 6 + 1
+    assert "plain: " in text
+    assert "6 runs, 6 missing: 4,608 tokens to train" in text
+    assert "FLOPs" in text
+    assert "MiB a device" in text
+    assert "at this machine's pace" in text
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_dry_run_in_json_is_one_document(small_study, tmp_path):
+    study = small_study(("[family]", "[grid]\nseq_len = [8, 16]\n[family]"))
+    document = json.loads(
+        shown(study, "--results", tmp_path / "r", "--json", "--only", "plain", "--jobs", "1")
+    )
+    assert len(document["runs"]) == 6
+    assert [(kind["cell"], kind["runs"]) for kind in document["kinds"]] == [
+        ({"seq_len": 8}, 3),
+        ({"seq_len": 16}, 3),
+    ]
+    assert document["slots"] == 1
+    total = sum(kind["missing"] * kind["seconds"] for kind in document["kinds"])
+    assert document["seconds"] == pytest.approx(total)
+    assert document["scripts"] == []
