@@ -5,21 +5,22 @@ from __future__ import annotations
 import heapq
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from . import corpora, tasks
-from .estimate import Cost, Pace, cost, pace, vocab_size
+from .drawn import Drawn
+from .estimate import Cost, Pace, cost, expected_tokens, pace, vocab_size
 from .executors.slurm import array_script, chunks, max_array_size
 from .executors.submissions import Submission
 from .launch import devices_of, folder_of
 from .plan import PlannedRun
 from .profiles import Profile
 from .progress import spoken
-from .settings import TextSettings
+from .settings import RunSettings
 from .study_run import StudyPlan, slots_of
 
 MEASURING_SECONDS = 2.0  # after that, further kinds of runs are given the pace of those measured
@@ -94,25 +95,30 @@ def _kinds(plan: StudyPlan, missing: set[str], threads: int) -> list[Kind]:
     begun, paces, kinds = time.monotonic(), list[Pace](), []
     for runs in grouped.values():
         settings = runs[0].settings
-        ids = _vocab_size(settings.data)
+        ids, n_tokens = _ids_and_tokens(settings)
         if not paces or time.monotonic() - begun < MEASURING_SECONDS:
             paces.append(pace(settings, ids, threads))
-        estimated = cost(settings, ids)
+        estimated = cost(settings, ids, n_tokens)
         left = sum(run.run_id in missing for run in runs)
         seconds = paces[-1].seconds(estimated)
         kinds.append(Kind(runs[0].arm, runs[0].cell, len(runs), left, estimated, seconds))
     return kinds
 
 
-def _vocab_size(data: TextSettings) -> int:
+def _ids_and_tokens(settings: RunSettings) -> tuple[int, Mapping[str, int]]:
+    """Return the number of ids, and about how many tokens of each split are scored."""
+    data = settings.data
     if data.corpus in tasks.names():
-        return tasks.make(data.corpus, data.task).vocab_size
-    return _ids_of_text(data.corpus, data.tokenizer)
+        drawn = Drawn(tasks.make(data.corpus, data.task), settings.train.seq_len)
+        return drawn.vocab_size, drawn.n_tokens
+    return _ids_and_tokens_of_text(data.corpus, data.tokenizer)
 
 
 @cache
-def _ids_of_text(corpus: str, tokenizer: str) -> int:
-    return vocab_size(tokenizer, corpora.load(corpus).text["train"])
+def _ids_and_tokens_of_text(name: str, tokenizer: str) -> tuple[int, Mapping[str, int]]:
+    corpus = corpora.load(name)
+    ids = vocab_size(tokenizer, corpus.text["train"])
+    return ids, expected_tokens(tokenizer, corpus.n_bytes)
 
 
 def _scripts(plan: StudyPlan, profile: Profile, missing: set[str]) -> list[str]:

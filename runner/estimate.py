@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +27,7 @@ MEASURED_OPERATIONS = 2e10  # of one measured step: under a second on a core
 MEASURED_PARAMETERS = 80_000_000
 MEASURED_STEPS = 2
 FLOAT32_BYTES = 4
+BYTES_PER_TOKEN = {"byte": 1.0, "gpt2": 4.4, "bpe": 3.5, "word": 5.3}  # of English, about
 BYTES_PER_PARAMETER = 16  # float32 weight, gradient and the two moments of AdamW
 
 
@@ -45,7 +46,7 @@ class Cost:
     memory_bytes: int
 
 
-def cost(settings: RunSettings, vocab_size: int, n_tokens: dict[str, int] | None = None) -> Cost:
+def cost(settings: RunSettings, vocab_size: int, n_tokens: Mapping[str, int] | None = None) -> Cost:
     """Return what a run of these settings costs on any machine.
 
     ``n_tokens`` (split -> tokens) adds the scoring of the splits to the operations.
@@ -183,3 +184,13 @@ def vocab_size(tokenizer: str, train_text: str) -> int:
     if tokenizer.startswith("bpe-"):
         return int(tokenizer.removeprefix("bpe-"))
     return tokenizers.load(tokenizer, train_text).vocab_size
+
+
+def expected_tokens(tokenizer: str, n_bytes: Mapping[str, int]) -> dict[str, int]:
+    """Return about how many tokens each split of that many bytes of English makes.
+
+    >>> expected_tokens("gpt2", {"valid": 1_146_846})
+    {'valid': 260648}
+    """
+    bytes_per_token = BYTES_PER_TOKEN.get(tokenizer.partition("-")[0], 1.0)
+    return {split: 1 + round(size / bytes_per_token) for split, size in n_bytes.items()}

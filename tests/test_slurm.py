@@ -320,6 +320,20 @@ def test_a_controller_that_stands_still_is_not_taken_for_an_empty_queue(
     assert starts(results) == [1] * 6
 
 
+@pytest.mark.slow
+def test_the_shipped_smoke_study_comes_out_the_same_here_and_on_slurm(cluster, place):
+    if not os.environ.get("CQK_DATA_DIR"):
+        said = "WikiText-2 is needed: name its folder in CQK_DATA_DIR"
+        pytest.fail(said) if os.environ.get("CQK_REQUIRE_DATA") else pytest.skip(said)
+    name = "wikitext2-micro-smoke"
+    here = subprocess.run([CQK, "run", name, "--results", "here"], capture_output=True, text=True)
+    assert here.returncode == 0, here.stderr
+    assert submitted(name, "--profile", "low").returncode == 3
+    wait_until_over(place / "results" / name, seconds=900)
+    assert len(records(place / "here" / name)) == 4
+    assert records(place / "here" / name) == records(place / "results" / name)
+
+
 # From here on the answers come from a squeue of our own, and no cluster is needed.
 
 RUNS = [f"{index:016x}" for index in range(4)]
