@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-# The others wait in the control group while the first rank scores a split or writes a checkpoint.
+# The others wait while the first rank scores a split; one that dies is noticed by its parent.
 PATIENCE = timedelta(days=2)
 
 
@@ -71,7 +71,9 @@ def joined(rank: int, size: int, device: str, meeting_point: str = "env://") -> 
     if on_gpu:
         torch.cuda.set_device(device)
     backend = "nccl" if on_gpu else "gloo"
-    dist.init_process_group(backend, init_method=meeting_point, rank=rank, world_size=size)
+    dist.init_process_group(
+        backend, init_method=meeting_point, rank=rank, world_size=size, timeout=PATIENCE
+    )
     try:
         control = dist.new_group(backend="gloo", timeout=PATIENCE)
         yield Group(rank, size, device, control)

@@ -120,11 +120,14 @@ def _rank(
             follow(folder, threads, group)
             return
 
-        def progress(done: int, total: int) -> None:
-            with suppress(OSError):
-                reports.send((done, total))
-
         stop = StopSignal()
+
+        def progress(done: int, total: int) -> None:
+            try:
+                reports.send((done, total))
+            except OSError:
+                stop.received = signal.SIGHUP  # whoever started the ranks is gone
+
         ended = execute(folder, threads=threads, should_stop=stop, progress=progress, group=group)
         with suppress(OSError):
             reports.send(ended)

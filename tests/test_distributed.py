@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -105,6 +106,39 @@ def _siblings_of(pid):
         parent = stat.read().rsplit(")", 1)[1].split()[1]
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", parent], capture_output=True, text=True)
     return [int(other) for other in listed.stdout.split() if int(other) != pid]
+
+
+SUPERVISOR = """
+import sys
+from pathlib import Path
+from runner import ranks
+from runner.folder import RunFolder
+ranks.run(RunFolder(Path(sys.argv[1])), 1, lambda: False, lambda *work: print(*work, flush=True))
+"""
+
+
+def test_ranks_stop_with_a_checkpoint_when_their_parent_is_killed(make):
+    folder = make("devices = 2", tokens=640_000)
+    parent = subprocess.Popen(
+        [sys.executable, "-P", "-c", SUPERVISOR, str(folder.path)], stdout=subprocess.PIPE
+    )
+    for _ in range(20):
+        parent.stdout.readline()
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 60
+    while folder.is_locked():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert folder.attempts()[-1]["reason"] == "stopped"
+    assert folder.checkpoints.latest().step > 0
+
+
+@pytest.mark.parametrize("line", ["activation_checkpointing = true", "gradient_accumulation = 2"])
+def test_two_ranks_save_memory_as_one_does(make, line):
+    one, two = make(line), make(line, "devices = 2")
+    assert (run(one).status, run(two).status) == ("done", "done")
+    same_up_to_rounding(one, two)
 
 
 def test_a_run_that_is_over_starts_no_ranks(make, monkeypatch):
