@@ -23,7 +23,7 @@ class Learner:
     """Model, optimiser and batches of a run, and the number of steps taken.
 
     Of every batch a rank takes its own consecutive rows, cut once more into the parts of gradient
-    accumulation. The parts are of one size, so the mean of their mean losses is the batch's.
+    accumulation. A part weighs as much as it has targets, so that the loss is the batch's mean.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Learner:
         set_learning_rate(self.optimizer, learning_rate(self.step, schedule))
         parts = schedule.gradient_accumulation
         total = torch.zeros((), device=self.device)
-        for part, (x_bt, y_bt) in enumerate(self._parts(), start=1):
+        for part, (x_bt, y_bt, weight) in enumerate(self._parts(), start=1):
             with self.group.exchanging(self._loss, last=part == parts):
                 with autocast(self.device, schedule.precision):
-                    loss = self._loss(x_bt, y_bt) / parts
+                    loss = self._loss(x_bt, y_bt) * weight
                 loss.backward()
             total += loss.detach()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), schedule.clip_norm)
@@ -61,17 +61,17 @@ class Learner:
         self.step += 1
         return self.group.mean(total)
 
-    def _parts(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield this rank's inputs and targets, one part of the batch at a time."""
-        schedule = self.settings.train
-        rows = schedule.batch // (schedule.gradient_accumulation * self.group.size)
-        first = self.group.rank * schedule.gradient_accumulation * rows
+    def _parts(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, float]]:
+        """Yield inputs, targets and weight of this rank's parts of the batch."""
+        parts, ranks = self.settings.train.gradient_accumulation, self.group.size
         x_bt, y_bt = self.batches.at(self.step)
-        for start in range(first, first + schedule.gradient_accumulation * rows, rows):
-            yield (
-                self._on_device(x_bt[start : start + rows]),
-                self._on_device(y_bt[start : start + rows]),
-            )
+        rows = len(x_bt) // (parts * ranks)
+        targets = np.count_nonzero(y_bt >= 0)
+        for part in range(self.group.rank * parts, (self.group.rank + 1) * parts):
+            chosen = slice(part * rows, (part + 1) * rows)
+            # Gradients and losses are averaged over the ranks, not added.
+            weight = ranks * np.count_nonzero(y_bt[chosen] >= 0) / targets
+            yield self._on_device(x_bt[chosen]), self._on_device(y_bt[chosen]), weight
 
     def _on_device(self, ids_bt: np.ndarray) -> torch.Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(ids_bt))

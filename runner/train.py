@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 
+from .best import BestWeights
 from .distributed import Group
 from .folder import RunFolder
 from .learner import Learner, weights_sha256
@@ -86,15 +86,6 @@ def train(
     return run.outcome("done", metrics=metrics, reason=reason, seconds=seconds)
 
 
-@dataclass
-class _Best:
-    """The weights whose validation loss was lowest so far, kept on the CPU."""
-
-    step: int
-    nats: float
-    weights: dict[str, torch.Tensor]
-
-
 class _Run:
     """A learner with what surrounds it: folder, curve, watch, and the best weights so far."""
 
@@ -112,7 +103,7 @@ class _Run:
         self.learner = Learner(settings, source, group)
         self.fingerprint = self.learner.batches.fingerprint()
         self.watch = Watch(self.schedule.diverged_above_nats, group.device)
-        self.best: _Best | None = None
+        self.best = BestWeights(wanted=self.schedule.checkpoint == "best_valid")
         self.last_valid: Score | None = None
         self.scorer = source.scorer(
             self.learner.model, self.schedule, group.device, self._before_batch
@@ -137,10 +128,7 @@ class _Run:
             )
         self.learner.resume(step, found.tensors)
         self.watch.restore(found.state)
-        if "best_step" in found.state:
-            self.best = _Best(
-                found.state["best_step"], found.state["best_nats"], _named(found.tensors, "best.")
-            )
+        self.best.restore(found.tensors, found.state)
         if self.group.leads:
             self.folder.log_resume(step, found.passed_over)
         return step
@@ -197,11 +185,8 @@ class _Run:
         """Write a checkpoint of this step, unless there is one."""
         if self.log is None or self.saved_at == self.learner.step:
             return
-        tensors = self.learner.tensors()
-        state = {"data_fingerprint": self.fingerprint, **self.watch.state()}
-        if self.best is not None:
-            tensors |= {f"best.{name}": tensor for name, tensor in self.best.weights.items()}
-            state |= {"best_step": self.best.step, "best_nats": self.best.nats}
+        state = {"data_fingerprint": self.fingerprint, **self.watch.state(), **self.best.state()}
+        tensors = {**self.learner.tensors(), **self.best.tensors()}
         self.log.sync()
         self.folder.checkpoints.save(self.learner.step, tensors, state)
         self.saved_at = self.learner.step
@@ -221,21 +206,13 @@ class _Run:
         if self.last_valid is not None:
             for metric, value in self.scorer.curve(self.last_valid).items():
                 self._log(step, "valid", metric, value)
-            self._keep_if_best(step, self.last_valid.loss_nats)
-
-    def _keep_if_best(self, step: int, nats: float) -> None:
-        if self.schedule.checkpoint != "best_valid" or not math.isfinite(nats):
-            return
-        if self.best is None or nats < self.best.nats:
-            weights = self.learner.model.state_dict()
-            copies = {name: tensor.to("cpu", copy=True) for name, tensor in weights.items()}
-            self.best = _Best(step, nats, copies)
+            self.best.consider(step, self.last_valid.loss_nats, self.learner.model)
 
     def final_metrics(self) -> tuple[dict[str, dict[str, float]], str]:
         """Score both splits with the chosen weights; return the metrics and what was chosen."""
         valid, reason = self.last_valid, ""
-        if self.best is not None and self.best.step < self.schedule.steps:
-            self.learner.model.load_state_dict(self.best.weights)
+        if self.best.step is not None and self.best.step < self.schedule.steps:
+            self.best.load_into(self.learner.model)
             valid = None
             reason = f"scored at step {self.best.step}, where the validation loss was lowest"
         valid_metrics = self.scorer.metrics("valid", valid)
@@ -272,7 +249,3 @@ class _Run:
         """Close the curve's file."""
         if self.log is not None:
             self.log.close()
-
-
-def _named(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

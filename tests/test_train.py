@@ -115,6 +115,22 @@ def test_accumulated_parts_make_the_same_step_up_to_rounding(make):
     assert first.data_fingerprint == second.data_fingerprint
 
 
+def test_parts_with_fewer_targets_weigh_less(make, monkeypatch):
+    at = Batches.at
+
+    def with_few_targets(self, step):
+        x_bt, y_bt = at(self, step)
+        y_bt = y_bt.copy()
+        y_bt[0, 3:] = y_bt[2, :-1] = -100
+        return x_bt, y_bt
+
+    monkeypatch.setattr(Batches, "at", with_few_targets)
+    whole, parts = make(), make("gradient_accumulation = 4")
+    trained(whole)
+    trained(parts)
+    assert curve(parts) == pytest.approx(curve(whole), abs=1e-5)
+
+
 def test_activation_checkpointing_changes_no_bit(make):
     plain, recomputed = trained(make()), trained(make("activation_checkpointing = true"))
     assert comparable(plain) == comparable(recomputed)
