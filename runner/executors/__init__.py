@@ -1,1 +1,1 @@
-"""One file per way to run many: each takes run folders and reports how every attempt ended."""
+"""Ways to run many: on this machine, or through Slurm, and what each of them offers."""
