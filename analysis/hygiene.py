@@ -75,8 +75,17 @@ def _concerns(comparison: Comparison, record: RunRecord) -> bool:
 
 
 def _record_flags(records: Sequence[RunRecord]) -> Iterator[str]:
-    starts = [line for record in records for line in record.attempts if line["event"] == "start"]
-    if _distinct(starts, ("code_sha256", "torch")) > 1:
+    starts = [line for record in records for line in record.attempts if _starts(line)]
+    # A variant's own file differs between arms by design; within an arm it was edited meanwhile.
+    edited = any(
+        _distinct(
+            (line for r in records if r.spec.arm == arm for line in r.attempts if _starts(line)),
+            ("variant_sha256",),
+        )
+        > 1
+        for arm in {record.spec.arm for record in records}
+    )
+    if edited or _distinct(starts, ("code_sha256", "torch")) > 1:
         yield "mixed_code"
     if _distinct(starts, _HARDWARE) > 1:
         yield "mixed_hardware"
@@ -90,6 +99,10 @@ def _record_flags(records: Sequence[RunRecord]) -> Iterator[str]:
             seen.add(record.result.data_fingerprint)
     if any(len(fingerprints) > 1 for fingerprints in batches.values()):
         yield "different_batches"
+
+
+def _starts(line: dict[str, Any]) -> bool:
+    return bool(line["event"] == "start")
 
 
 def _distinct(lines: Iterable[dict[str, Any]], keys: Sequence[str]) -> int:

@@ -62,6 +62,7 @@ def test_an_amendment_before_any_run_was_over_costs_nothing():
     [
         ({"code_sha256": "other"}, "mixed_code"),
         ({"torch": "3"}, "mixed_code"),
+        ({"variant_sha256": "edited"}, "mixed_code"),
         ({"threads": 2}, "mixed_hardware"),
         ({"device": "e"}, "mixed_hardware"),
         ({"batches": "other"}, "different_batches"),
@@ -71,6 +72,11 @@ def test_an_amendment_before_any_run_was_over_costs_nothing():
 def test_a_run_made_otherwise_flags_only_the_comparisons_it_is_in(odd, flag):
     flags = known_flags(STUDY, EMPTY, [*RECORDS[:-1], record("c", 2, **odd)])
     assert flags == {"one": [], "two": [flag]}
+
+
+def test_arms_rightly_differ_in_their_variants_code():
+    arms = [record(arm, seed, variant_sha256=arm) for arm in "abc" for seed in (1, 2)]
+    assert known_flags(STUDY, EMPTY, arms) == {"one": [], "two": []}
 
 
 @pytest.mark.parametrize(
