@@ -184,7 +184,9 @@ LONG = ("tokens = 768", "tokens = 256000\ncheckpoint_every = 100\nevaluate_every
 
 @pytest.mark.slow
 def test_requeued_preempted_and_killed_elements_end_as_the_local_ones(cluster, small_study, place):
-    study = small_study((LONG[0], LONG[1].replace("256000", "448000")), ("[1, 2, 3]", "[1, 2]"))
+    # Long enough to be running still when the preemption comes, up to 20 s later.
+    long = LONG[1].replace("256000", "1536000").replace("= 100", "= 1000")
+    study = small_study((LONG[0], long), ("[1, 2, 3]", "[1, 2]"))
     results = place / "results" / "small"
     assert submitted(study, "--profile", "low").returncode == 3
     wait_for(lambda: training(results, 4), 90, _squeue)
@@ -213,7 +215,7 @@ def _was_stopped(folder):
 
 @pytest.mark.slow
 def test_a_dead_nodes_runs_go_on_elsewhere_and_a_time_limit_is_no_end(cluster, small_study, place):
-    longer = LONG[1].replace("256000", "512000")
+    longer = LONG[1].replace("256000", "1024000")
     study = small_study((LONG[0], longer), ("[1, 2, 3]", "[1]"))
     results = place / "results" / "small"
     assert submitted(study, "--profile", "limited").returncode == 3
