@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from analysis.freeze import freeze as freeze_study
@@ -84,7 +85,13 @@ def execute(
     threads: int | None,
     reason: str | None,
 ) -> Summary:
-    """Freeze the plan, then train, or submit, the missing ones of the selected runs."""
+    """Freeze the plan, then train, or submit, the missing ones of the selected runs.
+
+    Raises:
+        ModuleNotFoundError: There is no torch here: every run would die of it, in its own process.
+    """
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError("torch is not installed", name="torch")
     launch = _launcher(plan, profile, jobs, threads)
     plan.freeze(reason)
     return launch(plan.selection)

@@ -264,8 +264,11 @@ def test_two_drivers_and_an_edited_study_change_nothing(cluster, small_study, pl
     text = study.read_text(encoding="utf-8")
     study.write_text(text.replace("lr = 1e-2", "lr = 5e-2"), encoding="utf-8")
     ended = [driver.communicate(timeout=300) for driver in drivers]
-    assert {driver.returncode for driver in drivers[:2]} <= {0, 3}, ended
-    assert drivers[2].returncode == 0, ended
+    for driver, fine, (_, stderr) in zip(drivers, ({0, 3}, {0, 3}, {0}), ended, strict=True):
+        # One that was slow to start read the edited file, and may not add a single run of it.
+        late = driver.returncode == 2 and b"differs from the study frozen in" in stderr
+        assert late or driver.returncode in fine, ended
+    assert any(driver.returncode != 2 for driver in drivers), ended
     wait_until_over(results)
     assert starts(results) == [1] * 6
     study.write_text(text, encoding="utf-8")
