@@ -92,9 +92,11 @@ def analyze(
     if pooled is not None:
         write_atomically(target / "pooled.csv", pooled.to_csv(index=False))
     shown = pd.concat([rows, simultaneous_intervals(rows)], axis="columns")
-    test = {"welch": "Welch", "paired_t": "paired"}[source.study.family.test]
+    named = {"welch": "Welch", "paired_t": "paired"}
+    tests = {c.name: named[c.test] for c in source.study.declared_comparisons() if c.test}
+    shown["test"] = shown["comparison"].map(tests)
     context = _context(source, pooled)
-    report = write_report(target, shown_runs, shown.assign(test=test), context, figures=figures)
+    report = write_report(target, shown_runs, shown, context, figures=figures)
     correction = source.study.family.correction
     return Analysis(rows, correction, source.run_counts, report, source.notices)
 
@@ -180,7 +182,8 @@ def _context(source: Source, pooled: pd.DataFrame | None) -> ReportContext:
             replicate_on=declared.replicate_on,
             failed_runs=declared.failed_runs,
             comparisons=tuple(
-                DeclaredComparison(**c.model_dump()) for c in study.declared_comparisons()
+                DeclaredComparison(**c.model_dump(exclude={"test"}))
+                for c in study.declared_comparisons()
             ),
         ),
         study_sha256=study.sha256,

@@ -13,13 +13,21 @@ from .section import Name, Positive, Section
 POCOCK_FIRST_LOOK = 5
 
 
+Test = Literal["welch", "paired_t"]
+
+
 class Comparison(Section):
-    """[[family.comparisons]]: treatment against baseline, within the grid cells of ``where``."""
+    """[[family.comparisons]]: treatment against baseline, within the grid cells of ``where``.
+
+    ``test`` is the family's where none is given: two arms may be compared by both tests, and each
+    counts as a comparison of its own.
+    """
 
     name: Name
     treatment: str
     baseline: str
     where: dict[str, Any] = Field(default_factory=dict)
+    test: Test | None = None
 
     @model_validator(mode="after")
     def _two_arms(self) -> Self:
@@ -65,7 +73,7 @@ class Family(Section):
     comparisons: Annotated[list[Comparison], Field(min_length=1)]
     metric: str = "loss"
     split: str = "valid"
-    test: Literal["welch", "paired_t"] = "welch"
+    test: Test = "welch"
     alternative: Literal["less", "greater", "two-sided"] = "less"
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
     correction: Literal["bonferroni", "holm", "fixed_sequence", "dunnett"] = "bonferroni"
@@ -82,7 +90,8 @@ class Family(Section):
         if self.looks is not None and self.correction != "bonferroni":
             raise ValueError("a plan of looks shares alpha by Bonferroni; set that correction")
         baselines = {(c.baseline, repr(c.where)) for c in self.comparisons}
-        if self.correction == "dunnett" and (len(baselines) > 1 or self.test != "welch"):
+        tests = {c.test or self.test for c in self.comparisons}
+        if self.correction == "dunnett" and (len(baselines) > 1 or tests != {"welch"}):
             raise ValueError(
                 "Dunnett's correction compares arms with one common baseline, unpaired; declare "
                 "one baseline, or correct by bonferroni or holm"

@@ -135,14 +135,36 @@ def minimum_detectable(
     """
     _check_target(target_power, alpha)
     se, df, critical = _design(sd_x, n_x, sd_y, n_y, alpha, alternative)
+    return se * _detected_shift(df, critical, target_power, alternative)
 
-    def missing(shift: float) -> float:
-        return target_power - _power(shift, df, critical, alternative)
 
-    high = 1.0
-    while missing(high) > 0:
-        high *= 2
-    return se * float(optimize.brentq(missing, 0.0, high, xtol=1e-13, rtol=1e-14))
+def minimum_detectable_paired(
+    sd_difference: float,
+    n: int,
+    target_power: float = 0.8,
+    alpha: float = 0.05,
+    alternative: Alternative = "less",
+) -> float:
+    """Return the smallest true difference that a paired t test on `n` seeds finds.
+
+    `sd_difference` is the deviation of the differences within a seed. Raises ValueError as
+    `minimum_detectable` does.
+
+    >>> round(minimum_detectable_paired(sd_difference=0.1, n=5), 4)
+    0.1359
+    """
+    _check_target(target_power, alpha)
+    check_alternative(alternative)
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha must lie between 0 and 1, such as 0.05; got {alpha}.")
+    if not 0 < sd_difference < math.inf:
+        raise ValueError(f"The deviation must be a positive number; got {sd_difference}.")
+    if n < 2:
+        raise ValueError(f"A paired test needs two seeds; got {n}.")
+    df = float(n - 1)
+    critical = -float(quantile(alpha / 2 if alternative == "two-sided" else alpha, df))
+    shift = _detected_shift(df, critical, target_power, alternative)
+    return sd_difference / math.sqrt(n) * shift
 
 
 @dataclass(frozen=True)
@@ -226,6 +248,20 @@ def _design(
     se, df = satterthwaite(sd_x, n_x, sd_y, n_y)
     tail = alpha / 2 if alternative == "two-sided" else alpha
     return float(se), float(df), -float(quantile(tail, df))
+
+
+def _detected_shift(
+    df: float, critical: float, target_power: float, alternative: Alternative
+) -> float:
+    """Return the true difference, in standard errors, that is found with the target power."""
+
+    def missing(shift: float) -> float:
+        return target_power - _power(shift, df, critical, alternative)
+
+    high = 1.0
+    while missing(high) > 0:
+        high *= 2
+    return float(optimize.brentq(missing, 0.0, high, xtol=1e-13, rtol=1e-14))
 
 
 def _check_target(target_power: float, alpha: float) -> None:

@@ -155,7 +155,7 @@ class Study(Section):
         )
 
     def declared_comparisons(self) -> list[Comparison]:
-        """Return the family with every comparison spelled out for each grid cell that it covers."""
+        """Return the family with each comparison and its test spelled out for every grid cell."""
         spelled = []
         for comparison in self.family.comparisons:
             for cell in _products(self.crossed):
@@ -163,7 +163,9 @@ class Study(Section):
                     free = {a: v for a, v in cell.items() if a not in comparison.where}
                     label = ", ".join(f"{a}={v}" for a, v in free.items())
                     name = f"{comparison.name} [{label}]" if label else comparison.name
-                    spelled.append(comparison.model_copy(update={"name": name, "where": cell}))
+                    test = comparison.test or self.family.test
+                    update = {"name": name, "where": cell, "test": test}
+                    spelled.append(comparison.model_copy(update=update))
         return spelled
 
     @property

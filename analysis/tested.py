@@ -14,8 +14,8 @@ from .arms import summarise_pair
 from .degenerate import NoTestError
 from .effect import hedges_g, percent_of_baseline
 from .family import Family
-from .paired import MOST_PAIRS, paired_t, sign_flip_test
-from .power import minimum_detectable
+from .paired import MOST_PAIRS, align, paired_t, sign_flip_test
+from .power import minimum_detectable, minimum_detectable_paired
 from .resample import permutation_floor, permutation_test
 from .samples import Sample
 from .welch import welch_many
@@ -34,9 +34,10 @@ def tested_rows(samples: Sequence[Sample], family: Family) -> pd.DataFrame:
     empty) and ``constant`` (an arm whose values are all equal).
     """
     rows = _welch_rows(samples, family)
-    if family.test == "paired_t":
-        paired = pd.DataFrame([_paired(sample, family) for sample in samples])
-        rows[paired.columns] = paired
+    at = [i for i, sample in enumerate(samples) if sample.comparison.test == "paired_t"]
+    if at:
+        paired = pd.DataFrame([_paired(samples[i], family) for i in at], index=at)
+        rows.loc[at, paired.columns] = paired
     return rows
 
 
@@ -128,11 +129,8 @@ def _detail(sample: Sample, family: Family, size: int) -> dict[str, float]:
     if (min(sd_x, sd_y) > 0 or min(len(x), len(y)) > 2) and max(sd_x, sd_y) > 0:
         g = hedges_g(x, y, confidence=1 - family.alpha)
         detail = {"hedges_g": g.estimate, "g_low": g.ci_low, "g_high": g.ci_high}
-    if family.test == "paired_t":
-        if len(x) <= MOST_PAIRS:
-            by_seed = dict(enumerate(x.tolist())), dict(enumerate(y.tolist()))
-            detail["p_permutation"] = sign_flip_test(*by_seed, family.alternative).p
-        return detail
+    if sample.comparison.test == "paired_t":
+        return detail | _paired_detail(sample, family, size)
     if math.comb(len(x) + len(y), len(x)) <= MOST_LABELLINGS:
         detail["p_permutation"] = permutation_test(x, y, family.alternative).p
     if min(sd_x, sd_y) > 0:
@@ -142,11 +140,26 @@ def _detail(sample: Sample, family: Family, size: int) -> dict[str, float]:
     return detail
 
 
+def _paired_detail(sample: Sample, family: Family, size: int) -> dict[str, float]:
+    x_by_seed = dict(zip(sample.seeds_treatment, sample.treatment.tolist(), strict=True))
+    y_by_seed = dict(zip(sample.seeds_baseline, sample.baseline.tolist(), strict=True))
+    x, y = align(x_by_seed, y_by_seed)
+    detail: dict[str, float] = {}
+    if len(x) <= MOST_PAIRS:
+        detail["p_permutation"] = sign_flip_test(x_by_seed, y_by_seed, family.alternative).p
+    sd = float(np.std(x - y, ddof=1))
+    if sd > 0:
+        detail["minimum_detectable"] = minimum_detectable_paired(
+            sd, len(x), TARGET_POWER, family.alpha / size, family.alternative
+        )
+    return detail
+
+
 def _floor(sample: Sample, family: Family) -> float:
     """Return the smallest p that the exact test of these sizes can give."""
     n_x, n_y = len(sample.treatment), len(sample.baseline)
     if not min(n_x, n_y):
         return math.nan
-    if family.test == "paired_t":
+    if sample.comparison.test == "paired_t":
         return math.ldexp(2.0 if family.alternative == "two-sided" else 1.0, -n_x)
     return permutation_floor(n_x, n_y, family.alternative)

@@ -9,6 +9,7 @@ import pytest
 from analysis.compare import compare
 from analysis.dunnett import dunnett
 from analysis.paired import paired_t, sign_flip_test
+from analysis.power import minimum_detectable_paired
 from analysis.sequential import sequential_plan
 from analysis.study import parse_study
 from analysis.table import tidy
@@ -54,6 +55,26 @@ def test_a_declared_pairing_finds_what_the_shared_seeds_hide_from_welch():
     assert found["p_permutation"] == sign_flip_test(*by_seed).p == 1 / 64
     assert found["permutation_floor"] == 1 / 64
     assert found["verdict"] == "supported"
+
+
+def test_two_arms_may_be_declared_by_both_tests_and_each_counts():
+    declared = parse_study(
+        'study.name = "s"\nseeds = { start = 1, count = 6 }\n'
+        '[[family.comparisons]]\nname = "unpaired"\ntreatment = "better"\nbaseline = "plain"\n'
+        '[[family.comparisons]]\nname = "paired"\ntreatment = "better"\nbaseline = "plain"\n'
+        'test = "paired_t"\n'
+    )
+    both = compare(table(), declared)
+    assert both["family_size"].tolist() == [2, 2]
+    same = ["t", "df", "p", "ci_low", "ci_high", "ci_one_sided", "p_permutation"]
+    for name, rules in (("unpaired", ""), ("paired", 'test = "paired_t"')):
+        alone = row(compare(table(), family(rules)), "better")
+        assert row(both, name)[same].tolist() == alone[same].tolist()
+    paired = row(both, "paired")
+    sd = np.std(VALUES["better"] - VALUES["plain"], ddof=1)
+    found = minimum_detectable_paired(sd, 6, alpha=0.05 / 2)
+    assert paired["minimum_detectable"] == pytest.approx(found)
+    assert paired["minimum_detectable"] < row(both, "unpaired")["minimum_detectable"] / 3
 
 
 def test_a_pairing_goes_by_seed_and_refuses_other_sets_of_seeds():

@@ -13,6 +13,7 @@ from scipy import stats
 from analysis.power import (
     exact_power,
     minimum_detectable,
+    minimum_detectable_paired,
     plan_from_pilot,
     power,
     seeds_needed,
@@ -63,6 +64,23 @@ def test_the_detectable_difference_has_the_target_power(design, target, alpha, a
     assert power(delta, *design, alpha, alternative) == pytest.approx(target, rel=1e-6)
 
 
+@given(
+    st.floats(0.01, 1),
+    st.integers(2, 40),
+    st.floats(0.3, 0.99),
+    st.floats(0.001, 0.2),
+    st.sampled_from(ALTERNATIVES),
+)
+def test_the_paired_detectable_difference_has_the_target_power(sd, n, target, alpha, alternative):
+    shift = minimum_detectable_paired(sd, n, target, alpha, alternative) * math.sqrt(n) / sd
+    sides = 2 if alternative == "two-sided" else 1
+    critical = stats.t.isf(alpha / sides, n - 1)
+    found = stats.nct.sf(critical, n - 1, shift)
+    if sides == 2:
+        found += stats.nct.sf(critical, n - 1, -shift)
+    assert found == pytest.approx(target, rel=1e-6)
+
+
 @given(st.floats(0.05, 3), st.floats(0.1, 1), st.floats(0.1, 1), st.floats(0.5, 0.95))
 def test_seeds_needed_is_the_smallest_number_that_does(delta, sd_x, sd_y, target):
     n = seeds_needed(delta, sd_x, sd_y, target)
@@ -111,6 +129,10 @@ def test_the_upper_deviation_holds_in_four_of_five_pilots():
         (lambda: seeds_needed(1e-6, 1.0), "1000000 seeds per arm do not reach"),
         (lambda: seeds_needed(1.0, 1.0, target_power=1.0), "between alpha"),
         (lambda: minimum_detectable(1.0, 3, target_power=0.01), "between alpha"),
+        (lambda: minimum_detectable_paired(0.0, 3), "must be a positive number; got 0.0"),
+        (lambda: minimum_detectable_paired(1.0, 1), "needs two seeds; got 1"),
+        (lambda: minimum_detectable_paired(1.0, 3, alpha=0), "alpha must lie between 0 and 1"),
+        (lambda: minimum_detectable_paired(1.0, 3, alternative="lower"), "got 'lower'"),
         (lambda: plan_from_pilot(1.0, 1.0, 1, 1.0, 3), "pilot needs at least two runs"),
     ],
 )
