@@ -48,7 +48,9 @@ class Train(Section):
     ``checkpoint`` says which weights both splits are scored with at the end: the last ones, or
     those whose validation loss was lowest at the steps of ``evaluate_every``. A batch is cut into
     ``devices * gradient_accumulation`` equal parts, which changes memory and last digits only.
-    ``determinism = "auto"`` is strict on a CPU and warns on a GPU.
+    ``determinism = "auto"`` is strict on a CPU and warns on a GPU. ``qk_lr_factor`` multiplies the
+    rate of the projections that make queries and keys: the control for a coupling, which changes
+    how fast those two learn.
     """
 
     seq_len: Positive
@@ -58,6 +60,7 @@ class Train(Section):
     warmup_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.05
     final_lr_fraction: Annotated[float, Field(ge=0, le=1)] = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
+    qk_lr_factor: Annotated[float, Field(gt=0)] = 1.0
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
     clip_norm: Annotated[float, Field(gt=0)] = 1.0

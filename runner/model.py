@@ -153,6 +153,16 @@ class Transformer(nn.Module):
             groups[group].append((full_name, parameter))
         return groups
 
+    def query_key_weights(self) -> set[nn.Parameter]:
+        """Return the weights of the projections that make queries and keys, in every layer."""
+        return {
+            parameter
+            for block in self.blocks
+            for name, module in block.attention.named_children()
+            if name in block.attention.query_key
+            for parameter in module.parameters()
+        }
+
 
 def build(
     sizes: Sizes,

@@ -36,20 +36,23 @@ def learning_rate(step: int, settings: Train) -> float:
 def build_optimizer(model: Transformer, settings: Train) -> torch.optim.AdamW:
     """Return AdamW over the model's groups: matrices decay, vectors do not, slow ones learn slowly.
 
+    Where ``qk_lr_factor`` is not 1, the projections that make queries and keys are a group of their
+    own at that multiple of the rate; their decay, which AdamW multiplies by the rate, grows with
+    it.
+
     Source: Decoupled Weight Decay Regularization, Loshchilov and Hutter, 2019,
     https://arxiv.org/abs/1711.05101.
     """
     rules = {"decay": (settings.weight_decay, 1.0), "no_decay": (0.0, 1.0)}
     rules["slow"] = (0.0, SLOW_FACTOR)
-    groups = [
-        {
-            "params": [parameter for _, parameter in named],
-            "weight_decay": rules[rule][0],
-            "lr_factor": rules[rule][1],
-        }
-        for rule, named in model.parameter_groups().items()
-        if named
-    ]
+    sped_up = model.query_key_weights() if settings.qk_lr_factor != 1.0 else set()
+    groups = []
+    for rule, named in model.parameter_groups().items():
+        decay, factor = rules[rule]
+        for chosen, times in ((False, 1.0), (True, settings.qk_lr_factor)):
+            own = [parameter for _, parameter in named if (parameter in sped_up) == chosen]
+            if own:
+                groups.append({"params": own, "weight_decay": decay, "lr_factor": factor * times})
     return torch.optim.AdamW(
         groups, lr=settings.lr, betas=(settings.beta1, settings.beta2), fused=True
     )

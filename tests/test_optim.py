@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from runner import attention
 from runner.model import build
 from runner.optim import build_optimizer, learning_rate, set_learning_rate
 from runner.presets import Sizes
@@ -82,3 +83,36 @@ def test_a_step_is_adamw_of_the_published_algorithm(model):
         root = (second / (1 - 0.9**step)).sqrt() + 1e-8
         before -= 0.1 * first / (1 - 0.8**step) / root
     torch.testing.assert_close(weight.detach().double(), before, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", attention.names())
+def test_queries_and_keys_learn_at_a_multiple_of_the_rate_and_nothing_else_does(name):
+    sizes = Sizes(layers=2, width=12, heads=2, head_dim=6, feed_forward=12)
+    made = build(sizes, vocab_size=11, attention=name, coupling="affine", seed=3)
+    optimizer = build_optimizer(made, schedule(qk_lr_factor=2.0))
+    set_learning_rate(optimizer, 0.04)
+    rate = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    plain = build_optimizer(made, schedule())
+    set_learning_rate(plain, 0.04)
+    usual = {id(p): group["lr"] for group in plain.param_groups for p in group["params"]}
+    assert sorted(rate) == sorted(usual) == sorted(id(p) for p in made.parameters())
+    faster = {n for n, p in made.named_parameters() if rate[id(p)] != usual[id(p)]}
+    made_of = {"query", "key"}
+    wanted = {f"blocks.{i}.attention.{part}.weight" for i in range(2) for part in made_of}
+    assert faster == wanted
+    for parameter_name, parameter in made.named_parameters():
+        times = 2.0 if parameter_name in wanted else 1.0
+        assert rate[id(parameter)] == pytest.approx(times * usual[id(parameter)])
+
+
+def test_a_low_rank_query_speeds_up_both_of_its_factors():
+    sizes = Sizes(layers=1, width=12, heads=2, head_dim=6, feed_forward=12)
+    options = {"query_rank": 5}
+    made = build(sizes, vocab_size=11, attention="latent", attention_options=options, seed=3)
+    optimizer = build_optimizer(made, schedule(qk_lr_factor=0.5))
+    names = {id(p): n for n, p in made.named_parameters()}
+    slower = {
+        names[id(p)] for g in optimizer.param_groups for p in g["params"] if g["lr_factor"] == 0.5
+    }
+    parts = ("query_down", "query_up", "key")
+    assert slower == {f"blocks.0.attention.{part}.weight" for part in parts}

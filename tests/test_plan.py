@@ -38,6 +38,7 @@ def test_the_id_of_given_settings_never_changes():
     ("setting", "default"),
     [
         ("weight_decay", 0.1),
+        ("qk_lr_factor", 1.0),
         ("checkpoint", "last"),
         ("precision", "float32"),
         ("devices", 1),

@@ -74,6 +74,8 @@ class Attention(nn.Module):
     Options: ClassVar[type[Options]]
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({},)
     """Settings that the law test runs, for six heads; the first are the defaults."""
+    query_key: ClassVar[frozenset[str]] = frozenset({"query", "key"})
+    """Its projections that make queries and keys; what values share with them is not among them."""
     coupling: Coupling
     shift_invariant: bool = True
     """Whether moving all positions by one amount leaves the output as it was."""

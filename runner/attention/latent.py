@@ -42,6 +42,7 @@ class Latent(Attention):
         "DeepSeek-AI, 2024, https://arxiv.org/abs/2405.04434"
     )
     Options = LatentOptions
+    query_key = frozenset({"query", "query_down", "query_up", "key"})
     examples = ({}, {"kv_rank": 7, "query_rank": 5, "rotary_dim": 14})
 
     def __init__(self, shape: Shape, options: LatentOptions, make_coupling: MakeCoupling) -> None:
