@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from pathlib import Path
 
 REPOSITORY = "Salesforce/wikitext"
@@ -30,6 +31,8 @@ def fetch(corpus: str, split: str) -> bytes:
     import pyarrow.parquet
     from huggingface_hub import hf_hub_download
 
+    # Its warnings between retries would stand beside the one sentence that a failure ends in.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     rows: list[str] = []
     for shard in shards(corpus, split):
         path = Path(hf_hub_download(REPOSITORY, shard, repo_type="dataset", revision=REVISION))
