@@ -50,7 +50,8 @@ class Train(Section):
     ``devices * gradient_accumulation`` equal parts, which changes memory and last digits only.
     ``determinism = "auto"`` is strict on a CPU and warns on a GPU. ``qk_lr_factor`` multiplies the
     rate of the projections that make queries and keys: the control for a coupling, which changes
-    how fast those two learn.
+    how fast those two learn. ``diagnostics`` records what the heads do at the start, at the end and
+    at the steps of ``evaluate_every``; it changes no outcome and no run's id.
     """
 
     seq_len: Positive
@@ -76,6 +77,7 @@ class Train(Section):
     gradient_accumulation: Positive = 1
     activation_checkpointing: bool = False
     determinism: Literal["auto", "strict", "warn", "off"] = "auto"
+    diagnostics: bool = False
 
     @property
     def steps(self) -> int:

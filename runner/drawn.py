@@ -115,6 +115,10 @@ class Drawn:
         if codes_ve is not None:
             give_codes(model, codes_ve)
 
+    def sample(self, rows: int, length: int) -> np.ndarray:
+        """Return the first rows of the validation split."""
+        return scored_rows(self.task, "valid", length).inputs_bt[:rows]
+
     def batches(self, schedule: Train, seed: int) -> TaskBatches:
         """Return the batches of a seed."""
         return TaskBatches(self.task, batch=schedule.batch, seq_len=schedule.seq_len, seed=seed)

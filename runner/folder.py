@@ -62,6 +62,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def diagnostics_path(self) -> Path:
+        """Return the path of what the heads were measured to do."""
+        return self.path / "diagnostics.jsonl"
+
+    @property
     def attempts_path(self) -> Path:
         """Return the path of the attempts' log."""
         return self.path / "attempts.jsonl"
@@ -190,7 +195,7 @@ class RunFolder:
 
         Of a run that is over that includes the checkpoints.
         """
-        for pattern in (".result.json.*", ".metrics.jsonl.*"):
+        for pattern in (".result.json.*", ".metrics.jsonl.*", ".diagnostics.jsonl.*"):
             for left in self.path.glob(pattern):
                 left.unlink(missing_ok=True)
         if self.result_path.exists():

@@ -59,9 +59,11 @@ class RunSettings(Section):
         """Return the run's id: a hash of the settings without defaults, names of presets aside.
 
         A default may therefore never change within an identity schema, and a new setting with a
-        default changes no id.
+        default changes no id. Diagnostics change no outcome and are no part of it.
         """
         identity = self.model_dump(
-            mode="json", exclude_defaults=True, exclude={"model": {"preset"}}
+            mode="json",
+            exclude_defaults=True,
+            exclude={"model": {"preset"}, "train": {"diagnostics"}},
         )
         return canonical_hash({"identity_schema": IDENTITY_SCHEMA, **identity})[:16]

@@ -60,6 +60,12 @@ class Source(Protocol):
     def prepare(self, model: Transformer, seed: int) -> None:
         """Change what a model at its start must be given."""
 
+    def sample(self, rows: int, length: int) -> np.ndarray:
+        """Return inputs of the validation split, int64 (rows, length), the same at every call.
+
+        They are fewer or shorter where the split holds no more.
+        """
+
     def batches(self, schedule: Train, seed: int) -> SourceBatches:
         """Return the batches of a seed."""
 
@@ -91,6 +97,14 @@ class Text:
 
     def prepare(self, model: Transformer, seed: int) -> None:
         """Leave the model as it is."""
+
+    def sample(self, rows: int, length: int) -> np.ndarray:
+        """Return rows that lie evenly over the validation text and do not overlap."""
+        ids = self.tokens.valid
+        length = min(length, len(ids))
+        rows = min(rows, len(ids) // length)
+        starts = np.arange(rows) * (len(ids) // rows)
+        return ids[starts[:, None] + np.arange(length)].astype(np.int64)
 
     def batches(self, schedule: Train, seed: int) -> data.Batches:
         """Return the batches of a seed.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from .best import BestWeights
+from .diagnostics_log import DiagnosticsLog
 from .distributed import Group
 from .folder import RunFolder
 from .learner import Learner, weights_sha256
@@ -108,6 +109,11 @@ class _Run:
         self.scorer = source.scorer(
             self.learner.model, self.schedule, group.device, self._before_batch
         )
+        self.diagnostics = (
+            DiagnosticsLog(folder.diagnostics_path, source, self.schedule, group.device)
+            if self.schedule.diagnostics and group.leads
+            else None
+        )
         self.saved_at = self._resume()
         self.first_step = self.learner.step
         self.work = Workload(self.schedule, source.n_tokens, self.first_step)
@@ -136,7 +142,7 @@ class _Run:
     def take_remaining_steps(self) -> None:
         """Take the steps that are left, each followed by what is due after it."""
         self.progress(self.work.done, self.work.total)
-        self._validate_if_due()  # a run stopped before its validation resumes here
+        self._measure_if_due()  # a run stopped before its validation resumes here
         while self.learner.step < self.schedule.steps:
             loss = self.learner.take_step()
             self.watch.note(self.learner.step, loss)
@@ -148,7 +154,7 @@ class _Run:
                 raise Stopped
             if self.learner.step % self.schedule.checkpoint_every == 0:
                 self.save()
-            self._validate_if_due()
+            self._measure_if_due()
         self.save()  # a stop while both splits are scored costs no step
 
     @property
@@ -190,6 +196,11 @@ class _Run:
         self.log.sync()
         self.folder.checkpoints.save(self.learner.step, tensors, state)
         self.saved_at = self.learner.step
+
+    def _measure_if_due(self) -> None:
+        self._validate_if_due()
+        if self.diagnostics is not None:
+            self.diagnostics.record_if_due(self.learner.step, self.learner.model)
 
     def _validate_if_due(self) -> None:
         every, step = self.schedule.evaluate_every, self.learner.step
