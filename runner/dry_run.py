@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,17 @@ from typing import Any
 
 from . import corpora, tasks
 from .drawn import Drawn
-from .estimate import Cost, Pace, cost, expected_tokens, pace, vocab_size
+from .estimate import (
+    Cost,
+    Footprint,
+    Pace,
+    cost,
+    expected_tokens,
+    footprint,
+    pace,
+    shape,
+    vocab_size,
+)
 from .executors.slurm import array_script, chunks, max_array_size
 from .executors.submissions import Submission
 from .launch import devices_of, folder_of
@@ -23,7 +33,7 @@ from .progress import spoken
 from .settings import RunSettings
 from .study_run import StudyPlan, slots_of
 
-MEASURING_SECONDS = 2.0  # after that, further kinds of runs are given the pace of those measured
+MEASURING_SECONDS = 1.0  # after that, further shapes are given the pace of those measured
 
 
 @dataclass(frozen=True)
@@ -92,17 +102,48 @@ def _kinds(plan: StudyPlan, missing: set[str], threads: int) -> list[Kind]:
     grouped: dict[tuple[str, str], list[PlannedRun]] = {}
     for run in plan.selection:
         grouped.setdefault((run.arm, repr(run.cell)), []).append(run)
-    begun, paces, kinds = time.monotonic(), list[Pace](), []
+    looked_at = _Shapes(threads)
+    kinds = []
     for runs in grouped.values():
         settings = runs[0].settings
         ids, n_tokens = _ids_and_tokens(settings)
-        if not paces or time.monotonic() - begun < MEASURING_SECONDS:
-            paces.append(pace(settings, ids, threads))
-        estimated = cost(settings, ids, n_tokens)
+        footprint, pace = looked_at.look(settings, ids)
+        estimated = cost(settings, ids, n_tokens, footprint)
         left = sum(run.run_id in missing for run in runs)
-        seconds = paces[-1].seconds(estimated)
+        seconds = pace.seconds(estimated)
         kinds.append(Kind(runs[0].arm, runs[0].cell, len(runs), left, estimated, seconds))
     return kinds
+
+
+class _Shapes:
+    """Footprint and pace of every shape of model and batch, each found once.
+
+    When the time for measuring is up, a shape gets the pace of another one of its attention and
+    coupling, else of the last one measured.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads, self._begun = threads, time.monotonic()
+        self._footprints: dict[Hashable, Footprint] = {}
+        self._paces: dict[Hashable, Pace] = {}
+
+    def look(self, settings: RunSettings, ids: int) -> tuple[Footprint, Pace]:
+        """Return what a run of these settings takes, and how fast it goes."""
+        this = shape(settings, ids)
+        if this not in self._footprints:
+            self._footprints[this] = footprint(settings, ids)
+        return self._footprints[this], self._pace(this, settings, ids)
+
+    def _pace(self, this: Hashable, settings: RunSettings, ids: int) -> Pace:
+        variant = (settings.attention.name, settings.coupling.name)
+        time_left = time.monotonic() - self._begun < MEASURING_SECONDS
+        if not self._paces or (this not in self._paces and time_left):
+            found = pace(settings, ids, self._threads)
+            self._paces |= {this: found, variant: found, None: found}
+        for known in (this, variant, None):
+            if known in self._paces:
+                return self._paces[known]
+        raise AssertionError("the first shape is always measured")
 
 
 def _ids_and_tokens(settings: RunSettings) -> tuple[int, Mapping[str, int]]:

@@ -1,15 +1,16 @@
 """What a run will cost, before any is trained: parameters, operations, memory and time.
 
-Counts come from a model of fake tensors, in which a 455m one takes no memory. Time comes from a few
-steps measured here, of a model cut down until a step is short, and scaled by operations.
+Counts come from one forward pass: a real one of a small model, which is soon made, and one of fake
+tensors of a large model, which take no memory but ten times longer for each operation. Time comes
+from a few steps measured here, of a model cut down until a step is short, scaled by operations.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +20,25 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from . import device, tokenizers
 from .learner import build_model
 from .model import Transformer
-from .optim import build_optimizer
 from .settings import RunSettings
 from .workload import PASSES_PER_STEP, Workload
 
 MEASURED_OPERATIONS = 2e10  # of one measured step: under a second on a core
 MEASURED_PARAMETERS = 80_000_000
 MEASURED_STEPS = 2
+COUNTED_OPERATIONS = 2e8  # of one forward pass: a larger one is counted on fake tensors
 FLOAT32_BYTES = 4
 BYTES_PER_TOKEN = {"byte": 1.0, "gpt2": 4.4, "bpe": 3.5, "word": 5.3}  # of English, about
 BYTES_PER_PARAMETER = 16  # float32 weight, gradient and the two moments of AdamW
+SHAPE: dict[str, Any] = {
+    "model": True,
+    "attention": True,
+    "coupling": True,
+    "train": {
+        "seq_len", "batch", "devices", "gradient_accumulation", "activation_checkpointing",
+        "precision",
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,25 +56,54 @@ class Cost:
     memory_bytes: int
 
 
-def cost(settings: RunSettings, vocab_size: int, n_tokens: Mapping[str, int] | None = None) -> Cost:
+@dataclass(frozen=True)
+class Footprint:
+    """What settings of one shape have in common, whatever their rate, seed and budget."""
+
+    parameters: int
+    forward_flops: int  # of one row
+    activation_bytes: int  # of one part of a batch
+
+
+def shape(settings: RunSettings, vocab_size: int) -> Hashable:
+    """Return what a footprint and a pace depend on."""
+    return vocab_size, settings.model_dump_json(include=SHAPE)
+
+
+def footprint(settings: RunSettings, vocab_size: int) -> Footprint:
+    """Count parameters and operations of a model, and the bytes that it keeps for the way back."""
+    outline = build_model(settings, vocab_size, filled=False, device="meta")
+    flops = outline.forward_flops(settings.train.seq_len)
+    small = _rows(settings) * flops <= COUNTED_OPERATIONS
+    # One thread: on a busy machine others would keep so short a pass waiting.
+    with _threads(1), nullcontext() if small else FakeTensorMode():
+        model = build_model(settings, vocab_size, filled=False)
+        kept = activation_bytes(model, settings)
+    return Footprint(outline.parameter_count(), flops, kept)
+
+
+def cost(
+    settings: RunSettings,
+    vocab_size: int,
+    n_tokens: Mapping[str, int] | None = None,
+    known: Footprint | None = None,
+) -> Cost:
     """Return what a run of these settings costs on any machine.
 
-    ``n_tokens`` (split -> tokens) adds the scoring of the splits to the operations.
+    ``n_tokens`` (split -> tokens) adds the scoring of the splits to the operations; ``known`` is
+    the footprint of the settings' shape where it has been counted already.
     """
     schedule = settings.train
-    with FakeTensorMode():
-        model = build_model(settings, vocab_size, filled=False)
-        activations = activation_bytes(model, settings)
+    found = known or footprint(settings, vocab_size)
     passes = Workload(schedule, n_tokens or {"valid": 1, "test": 1}, step=0).total
     if schedule.activation_checkpointing:
         passes += schedule.steps * schedule.batch * schedule.seq_len  # one more forward pass
-    parameters = model.parameter_count()
     return Cost(
-        parameters=parameters,
+        parameters=found.parameters,
         steps=schedule.steps,
         tokens=schedule.steps * schedule.batch * schedule.seq_len,
-        flops=passes * model.forward_flops(schedule.seq_len) / schedule.seq_len,
-        memory_bytes=BYTES_PER_PARAMETER * parameters + activations,
+        flops=passes * found.forward_flops / schedule.seq_len,
+        memory_bytes=BYTES_PER_PARAMETER * found.parameters + found.activation_bytes,
     )
 
 
@@ -73,14 +112,19 @@ def activation_bytes(model: Transformer, settings: RunSettings) -> int:
 
     With activation checkpointing that is the input of every block, and all of a single block.
     """
-    schedule, sizes = settings.train, model.sizes
-    rows = schedule.batch // (schedule.devices * schedule.gradient_accumulation)
+    schedule, sizes, rows = settings.train, model.sizes, _rows(settings)
     model.checkpoint_blocks = False
     kept = _saved_bytes(model, rows, schedule.seq_len, schedule.precision)
     if not schedule.activation_checkpointing:
         return kept
     inputs = sizes.layers * rows * schedule.seq_len * sizes.width * FLOAT32_BYTES
     return inputs + kept // sizes.layers
+
+
+def _rows(settings: RunSettings) -> int:
+    """Return the rows of one part of a batch."""
+    schedule = settings.train
+    return schedule.batch // (schedule.devices * schedule.gradient_accumulation)
 
 
 def _saved_bytes(model: Transformer, rows: int, seq_len: int, precision: str) -> int:
@@ -123,7 +167,7 @@ def pace(settings: RunSettings, vocab_size: int, threads: int) -> Pace:
     with _threads(threads):
         model, rows, tokens = _cut_down(settings, vocab_size)
         model = model.to(where).train()
-        optimizer = build_optimizer(model, settings.train)
+        update = _adamw(model)
         ids_bt = torch.randint(vocab_size, (rows, tokens + 1)).to(where)
         seconds = []
         for _ in range(1 + MEASURED_STEPS):
@@ -132,12 +176,34 @@ def pace(settings: RunSettings, vocab_size: int, threads: int) -> Pace:
                 loss = model.loss(ids_bt[:, :-1], ids_bt[:, 1:])
             loss.backward()
             computed = _now(where)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            update()
             seconds.append((computed - begun, _now(where) - computed))
     flops = PASSES_PER_STEP * rows * model.forward_flops(tokens)
     computing, updating = (statistics.median(s[1:]) for s in zip(*seconds, strict=True))
     return Pace(computing / flops, updating / model.parameter_count())
+
+
+def _adamw(model: Transformer) -> Callable[[], None]:
+    """Return what takes AdamW's step and drops the gradients.
+
+    It calls the optimiser's kernel alone: the library's class, made for the first time, imports a
+    compiler, which takes two seconds.
+    """
+    parameters = list(model.parameters())
+    first, second = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
+    steps = [torch.ones((), device=p.device) for p in parameters]
+    rates = {"lr": 1e-4, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "eps": 1e-8}
+
+    @torch.no_grad()
+    def update() -> None:
+        gradients = [p.grad for p in parameters]
+        torch.ops.aten._fused_adamw_(
+            parameters, gradients, first, second, [], steps, **rates, amsgrad=False, maximize=False
+        )
+        for parameter in parameters:
+            parameter.grad = None
+
+    return update
 
 
 def _now(where: str) -> float:
@@ -149,8 +215,7 @@ def _now(where: str) -> float:
 def _cut_down(settings: RunSettings, vocab_size: int) -> tuple[Transformer, int, int]:
     """Return a model like the run's, and how many rows of how many tokens make a short step."""
     sizes: dict[str, Any] = settings.model.model_dump()
-    with FakeTensorMode():
-        whole = build_model(settings, vocab_size, filled=False)
+    whole = build_model(settings, vocab_size, filled=False, device="meta")
     per_layer = sum(p.numel() for p in whole.blocks[0].parameters())
     spare = MEASURED_PARAMETERS - (whole.parameter_count() - per_layer * sizes["layers"])
     sizes["layers"] = max(1, min(sizes["layers"], spare // per_layer))

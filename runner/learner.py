@@ -102,11 +102,11 @@ class _LossOf(torch.nn.Module):
 
 
 def build_model(
-    settings: RunSettings, vocab_size: int, *, filled: bool = True
+    settings: RunSettings, vocab_size: int, *, filled: bool = True, device: str | None = None
 ) -> models.Transformer:
     """Return the model of a run at its start: every parameter filled from its own stream.
 
-    Unfilled, it is for counting only, and costs nothing where tensors are fake.
+    Unfilled, it is for counting only, and costs nothing on the device "meta" or as fake tensors.
     """
     sizes = settings.model.model_dump(exclude={"preset"})
     return models.build(
@@ -117,6 +117,7 @@ def build_model(
         coupling=settings.coupling.name,
         coupling_options=settings.coupling.options,
         seed=settings.seed if filled else None,
+        device=device,
         checkpoint_blocks=settings.train.activation_checkpointing,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class PlannedRun:
     cell: dict[str, Any]
     settings: RunSettings
 
-    @property
+    @cached_property
     def run_id(self) -> str:
         """Return the id that names the run's folder."""
         return self.settings.run_id
@@ -75,13 +76,16 @@ def plan_runs(study: Study, text_sha256: str) -> list[PlannedRun]:
     if not study.arms:
         raise ValueError(f"the study {study.study.name!r} has no [[arms]]: nothing to train")
     assert study.seeds is not None
-    runs = [
-        PlannedRun(
-            study.study.name, arm.name, seed, cell, _resolve(study, arm, cell, seed, text_sha256)
-        )
-        for seed in study.seeds.tolist()
+    seeds = study.seeds.tolist()
+    kinds = [
+        (arm.name, cell, _resolve(study, arm, cell, seeds[0], text_sha256))
         for cell in study.cells()
         for arm in study.arms
+    ]
+    runs = [
+        PlannedRun(study.study.name, arm, seed, cell, settings.model_copy(update={"seed": seed}))
+        for seed in seeds
+        for arm, cell, settings in kinds
     ]
     _refuse_twins(runs)
     return runs

@@ -9,13 +9,15 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
-from runner import attention, estimate
+from runner import attention, dry_run, estimate
 from runner.cli import app
-from runner.estimate import activation_bytes, cost, pace
+from runner.estimate import activation_bytes, cost, footprint, pace
 from runner.learner import build_model
 from runner.optim import build_optimizer
 from runner.presets import PRESETS
+from runner.profiles import Profile
 from runner.settings import ModelSettings, RunSettings, TextSettings, Train, VariantSettings
+from runner.study_run import read
 
 
 def settings(preset="tiny", attention="standard", coupling="affine", **train):
@@ -52,6 +54,39 @@ def test_activations_are_those_that_autograd_really_keeps(name):
     given = settings(attention=name)
     model = build_model(given, 256)
     assert activation_bytes(model, given) == kept_by_autograd(model, 4, 32)
+
+
+@pytest.mark.parametrize("name", attention.names())
+def test_a_small_model_is_really_run_and_counts_as_a_fake_one_does(name, monkeypatch):
+    for line in ({}, {"activation_checkpointing": True}, {"precision": "bfloat16"}):
+        given = settings(attention=name, seq_len=13, tokens=13 * 6, batch=6, **line)
+        with monkeypatch.context() as patch:
+            patch.setattr(estimate, "FakeTensorMode", None)  # would not do for a context
+            run = footprint(given, 257)
+        monkeypatch.setattr(estimate, "COUNTED_OPERATIONS", 0)
+        assert footprint(given, 257) == run
+        monkeypatch.undo()
+
+
+def test_every_shape_is_looked_at_once_and_measuring_ends(small_study, tmp_path, monkeypatch):
+    looked = {"footprint": [], "pace": []}
+
+    def counted(name, real):
+        return lambda *given: looked[name].append(given[0]) or real(*given)
+
+    for name in looked:
+        monkeypatch.setattr(dry_run, name, counted(name, getattr(estimate, name)))
+    grid = "[grid]\nseq_len = [8, 16]\nlr = [0.1, 0.2, 0.3]\n[family]"
+    plan = read(str(small_study(("[family]", grid))), tmp_path / "results")
+    seen = dry_run.dry_run(plan, Profile(executor="local"), jobs=1, threads=1)
+    assert len(seen.kinds) == 2 * 2 * 3
+    assert [len(calls) for calls in looked.values()] == [4, 4]
+    assert [kind.cost for kind in seen.kinds] == [
+        cost(run.settings, 256, dry_run._ids_and_tokens(run.settings)[1]) for run in plan.runs[:12]
+    ]
+    monkeypatch.setattr(dry_run, "MEASURING_SECONDS", 0.0)
+    dry_run.dry_run(plan, Profile(executor="local"), jobs=1, threads=1)
+    assert [len(calls) for calls in looked.values()] == [8, 5]
 
 
 def test_memory_shrinks_with_parts_with_checkpointing_and_with_short_numbers():
