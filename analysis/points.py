@@ -56,7 +56,8 @@ def cell_label(row: Mapping[Any, Any], axes: Sequence[str]) -> str:
 def with_cell(frame: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
     """Return the frame with a column `cell`, the cell of every row in words."""
     keys = zip(*(frame[axis] for axis in axes), strict=True) if axes else [()] * len(frame)
-    return frame.assign(cell=[cell_label(dict(zip(axes, k, strict=True)), axes) for k in keys])
+    cells = [cell_label(dict(zip(axes, key, strict=True)), axes) for key in keys]
+    return frame.assign(cell=pd.Series(cells, index=frame.index, dtype=object))
 
 
 def arm_summary(runs: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
@@ -179,17 +180,14 @@ def unfinished(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _by_arm(runs: pd.DataFrame) -> dict[Hashable, pd.DataFrame]:
     # Splitting once keeps a family of a thousand comparisons from scanning all runs each time.
-    return dict(iter(runs.groupby(["arm", "metric", "split"])))
+    return {None: runs.iloc[:0], **dict(iter(runs.groupby(["arm", "metric", "split"])))}
 
 
 def _chosen(
     by_arm: Mapping[Hashable, pd.DataFrame], row: Mapping[Any, Any], role: str, where: Where
 ) -> pd.DataFrame:
     """Return the runs of the row's treatment or baseline, within the cells it was declared for."""
-    key = (row[role], row["metric"], row["split"])
-    if key not in by_arm:
-        return next(iter(by_arm.values())).iloc[:0]
-    chosen = by_arm[key]
+    chosen = by_arm.get((row[role], row["metric"], row["split"]), by_arm[None])
     for axis, value in where.get(row["comparison"], {}).items():
         chosen = chosen[chosen[axis] == value]
     return chosen

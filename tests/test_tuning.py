@@ -198,3 +198,13 @@ def test_the_choice_is_written_down_and_announced(tmp_path):
     sentence = "each arm counts, in each cell, with the value of lowest mean loss on valid"
     assert sentence in report
     assert any(sentence in notice for notice in found.notices)
+
+
+def test_a_study_in_which_nothing_can_be_chosen_yet_gets_its_report(tmp_path):
+    begun = table()
+    begun[(begun["seed"] == 1) & (begun["lr"] == 0.01)].to_csv(tmp_path / "runs.csv", index=False)
+    path = tmp_path / "family.toml"
+    path.write_text(STUDY.format(rule="", split="test"), encoding="utf-8")
+    found = analyze([tmp_path / "runs.csv"], family=path, out=tmp_path / "out")
+    assert set(found.comparisons["verdict"]) == {"incomplete"}
+    assert "incomplete" in found.report.read_text(encoding="utf-8")
