@@ -10,13 +10,10 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from ..layers import Initial, Normal, RMSNorm
-from ._blocks import in_blocks
+from ._difference import Given, difference
 from ._heads import HeadAttention
 from ._scoring import attend, masked_softmax, scores, spread, visible
 from .base import MakeCoupling, Options, Shape
-
-ROWS = 32
-"""Query rows whose maps exist at once."""
 
 
 class DifferentialOptions(Options):
@@ -81,11 +78,11 @@ class Differential(HeadAttention):
         Elsewhere every sub-head attends by the fused kernel, and outputs are subtracted: twice the
         products, at many times the rate.
         """
-        v_bgtv = self._wide_values(v_bgtd)
         if q_bhtd.device.type == "cpu":
-            own = (documents_bt, self.lambda_now())
-            return in_blocks(self._score, q_bhtd, k_bgtd, v_bgtv, *own, rows=ROWS)
-        v_bgtv = v_bgtv.repeat_interleave(2, dim=1)
+            pairs_2p = torch.cat(self._pairs(torch.arange(self.heads)[None]))
+            own = (documents_bt, self.lambda_now(), pairs_2p)
+            return difference(Given(q_bhtd, k_bgtd, v_bgtd, *own))
+        v_bgtv = self._wide_values(v_bgtd).repeat_interleave(2, dim=1)
         o_bhtv = attend(q_bhtd, k_bgtd, v_bgtv, documents_bt=documents_bt)
         return self._subtract(o_bhtv, self.lambda_now())
 
@@ -93,20 +90,10 @@ class Differential(HeadAttention):
         self, q_bhtd: Tensor, k_bgtd: Tensor, v_bgtd: Tensor, documents_bt: Tensor | None
     ) -> Tensor:
         """Subtract maps, then weigh the values."""
-        v_bgtv = self._wide_values(v_bgtd)
-        return self._score(q_bhtd, k_bgtd, v_bgtv, documents_bt, self.lambda_now())
-
-    def _score(
-        self,
-        q_bhtd: Tensor,
-        k_bgtd: Tensor,
-        v_bgtv: Tensor,
-        documents_bt: Tensor | None,
-        lambda_now: Tensor,
-    ) -> Tensor:
         seen = visible(q_bhtd.shape[-2], k_bgtd.shape[-2], q_bhtd.device, documents_bt)
-        maps = self._subtract(masked_softmax(scores(q_bhtd, k_bgtd), seen), lambda_now)
-        return maps @ spread(v_bgtv, self.heads // 2)
+        maps = masked_softmax(scores(q_bhtd, k_bgtd), seen)
+        v_bgtv = self._wide_values(v_bgtd)
+        return self._subtract(maps, self.lambda_now()) @ spread(v_bgtv, self.heads // 2)
 
     def finish(self, o_bhtv: Tensor, x_bte: Tensor) -> Tensor:
         """Normalise each head, scale by the fixed 1 - lambda_init, join, project."""
@@ -128,9 +115,12 @@ class Differential(HeadAttention):
 
     def _subtract(self, of_maps: Tensor, lambda_now: Tensor) -> Tensor:
         """Return first - lambda second along the head axis, heads in their original order."""
+        first, second = self._pairs(of_maps)
+        return first - lambda_now.to(first.dtype) * second
+
+    def _pairs(self, of_maps: Tensor) -> tuple[Tensor, Tensor]:
+        """Cut the head axis, the second one, into first and second maps of the heads."""
         if self.maps_inside:
             first, second = of_maps.unflatten(1, (-1, 2, self.group)).unbind(2)
-            first, second = first.flatten(1, 2), second.flatten(1, 2)
-        else:
-            first, second = of_maps[:, 0::2], of_maps[:, 1::2]
-        return first - lambda_now.to(first.dtype) * second
+            return first.flatten(1, 2), second.flatten(1, 2)
+        return of_maps[:, 0::2], of_maps[:, 1::2]
