@@ -48,6 +48,7 @@ class Train(Section):
     ``checkpoint`` says which weights both splits are scored with at the end: the last ones, or
     those whose validation loss was lowest at the steps of ``evaluate_every``. A batch is cut into
     ``devices * gradient_accumulation`` equal parts, which changes memory and last digits only.
+    ``compile`` has torch.compile make the code of the training loss: time and last digits change.
     ``determinism = "auto"`` is strict on a CPU and warns on a GPU. ``qk_lr_factor`` multiplies the
     rate of the projections that make queries and keys: the control for a coupling, which changes
     how fast those two learn. ``diagnostics`` records what the heads do at the start, at the end and
@@ -76,6 +77,7 @@ class Train(Section):
     devices: Positive = 1
     gradient_accumulation: Positive = 1
     activation_checkpointing: bool = False
+    compile: bool = False
     determinism: Literal["auto", "strict", "warn", "off"] = "auto"
     diagnostics: bool = False
 

@@ -1,4 +1,4 @@
-"""torch.compile on the runner's step: what it wins a step, and what it costs at the start."""
+"""`compile = true` in [train]: what it wins a step, and what it costs at the start."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 import torch
 from section import Figure, Section
 
+from runner import device
+from runner.compiled import CompiledLoss, report
 from runner.measure import Step, interleave
 from runner.model import build
 from runner.presets import PRESETS
@@ -20,11 +22,14 @@ def compiled(section: Section, attention: str, coupling: str) -> None:
         build(SHAPE.sizes, vocab_size=256, attention=attention, coupling=coupling, seed=0)
         for _ in range(2)
     ]
-    ids_bt = torch.randint(256, (SHAPE.batch, SHAPE.seq_len + 1))
-    losses = {"eager": models[0].loss, "compiled": torch.compile(models[1].loss)}
+    where = device.choose()
+    models = [model.to(where) for model in models]
+    ids_bt = torch.randint(256, (SHAPE.batch, SHAPE.seq_len + 1)).to(where)
+    x_bt, y_bt = ids_bt[:, :-1].contiguous(), ids_bt[:, 1:].contiguous()
+    losses = {"eager": models[0].loss, "compiled": CompiledLoss(models[1], where)}
 
     def run(name: str) -> None:
-        losses[name](ids_bt[:, :-1], ids_bt[:, 1:]).backward()
+        losses[name](x_bt, y_bt).backward()
 
     begun = time.perf_counter()
     run("compiled")
@@ -32,7 +37,8 @@ def compiled(section: Section, attention: str, coupling: str) -> None:
     calls = {name: lambda name=name: run(name) for name in losses}
     ratio = interleave(calls, "eager", rounds=9)["compiled"]
     what = f"compiled over eager, loss and gradients, micro 8 x 256, {attention}, {coupling}"
-    section.add(Figure(what, f"{ratio}; first call {first:.0f} s"))
+    said = f"{ratio}; first call {first:.0f} s; {report()['graphs']} graphs"
+    section.add(Figure(what, said))
 
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ from contextlib import suppress
 
 from analysis.records import Result
 
-from . import device, sources
+from . import compiled, device, sources
 from .attempt import BUSY, ELSEWHERE, FAILED, STOPPED, UNWRITABLE, Ended, failed
 from .distributed import Group
 from .folder import RunFolder, RunIsBusy
 from .provenance import environment
+from .settings import RunSettings
 from .train import Outcome, Progress, Stopped, train
 from .writing import CannotWrite
 
@@ -85,7 +86,7 @@ def _attempt(
         folder.publish(_result(folder, outcome, begun))
         folder.sweep()
     except Stopped as stopped:
-        folder.end_attempt(attempt, STOPPED)
+        folder.end_attempt(attempt, STOPPED, **_graphs(settings))
         return Ended(STOPPED, advanced=stopped.advanced)
     except CannotWrite as error:
         with suppress(CannotWrite):
@@ -96,8 +97,12 @@ def _attempt(
         trace = traceback.format_exc()
         folder.end_attempt(attempt, FAILED, error=ended.detail, traceback=trace)
         return ended
-    folder.end_attempt(attempt, outcome.status)
+    folder.end_attempt(attempt, outcome.status, **_graphs(settings))
     return Ended(outcome.status)
+
+
+def _graphs(settings: RunSettings) -> dict[str, int]:
+    return compiled.report() if settings.train.compile else {}
 
 
 def _result(folder: RunFolder, outcome: Outcome, begun: float) -> Result:

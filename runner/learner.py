@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 
 from . import model as models
 from .checkpoint import named_tensors, restore
+from .compiled import CompiledLoss
 from .device import autocast
 from .distributed import Group
 from .optim import build_optimizer, learning_rate, set_learning_rate
@@ -39,7 +40,8 @@ class Learner:
         self.model.to(self.device).train()
         self.optimizer = build_optimizer(self.model, schedule)
         self.batches = source.batches(schedule, settings.seed)
-        self._loss = group.averaging_gradients(_LossOf(self.model))
+        loss = CompiledLoss(self.model, self.device) if schedule.compile else self.model.loss
+        self._loss = group.averaging_gradients(_LossOf(self.model, loss))
         self.step = 0
 
     def take_step(self) -> torch.Tensor:
@@ -93,12 +95,12 @@ class Learner:
 class _LossOf(torch.nn.Module):
     """The model's loss as a forward pass, which is all that gradient averaging sees of a module."""
 
-    def __init__(self, model: models.Transformer) -> None:
+    def __init__(self, model: models.Transformer, loss: Callable[..., torch.Tensor]) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.loss = model, loss
 
     def forward(self, x_bt: torch.Tensor, y_bt: torch.Tensor) -> torch.Tensor:
-        return self.model.loss(x_bt, y_bt)
+        return self.loss(x_bt, y_bt)
 
 
 def build_model(

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from . import compiled
 from .settings import RunSettings
 
 PACKAGE = Path(__file__).resolve().parent
@@ -29,6 +30,7 @@ def environment(settings: RunSettings, threads: int, determinism: str) -> dict[s
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
         "determinism": determinism,
+        "compiled": compiled.BACKEND if settings.train.compile else "",
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cqk": package_version(),

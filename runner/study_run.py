@@ -11,7 +11,8 @@ from analysis.freeze import freeze as freeze_study
 from analysis.study import Study, parse_study
 
 from . import corpora, profiles, tasks
-from .executors.machine import Slots, choose_slots
+from .compiled import require_compiler
+from .executors.machine import Slots, choose_slots, gpus
 from .folder import timestamp
 from .launch import Summary, devices_of, freeze_plan, holding, launch_local, launch_slurm
 from .plan import PlannedRun, find_study, plan_runs, selected
@@ -109,6 +110,8 @@ def _launcher(
             )
         return lambda runs: launch_slurm(plan.results, plan.study.study.name, runs, profile)
     slots = slots_of(plan, jobs, threads)
+    if any(run.settings.train.compile for run in plan.selection):
+        require_compiler(on_gpu=bool(gpus()))
     return lambda runs: launch_local(plan.results, runs, slots)
 
 

@@ -144,7 +144,17 @@ def test_an_attempt_records_where_and_with_what_it_ran(make):
     [start, end] = folder.attempts()
     assert {
         *("host", "pid", "device", "cpu_capability", "threads", "determinism", "python", "torch"),
-        *("cqk", "code_sha256", "variant_sha256", "gpus", "slurm_job", "time", "attempt", "event"),
+        *(
+            "compiled",
+            "cqk",
+            "code_sha256",
+            "variant_sha256",
+            "gpus",
+            "slurm_job",
+            "time",
+            "attempt",
+            "event",
+        ),
     } == start.keys()
     assert start["torch"] == torch.__version__
     assert (end["event"], end["attempt"], end["reason"]) == ("end", 1, "done")

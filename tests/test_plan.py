@@ -44,6 +44,7 @@ def test_the_id_of_given_settings_never_changes():
         ("devices", 1),
         ("gradient_accumulation", 1),
         ("activation_checkpointing", False),
+        ("compile", False),
         ("determinism", "auto"),
         ("diverged_above_nats", None),
     ],
