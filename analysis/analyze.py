@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from . import tables
+from . import diagnostics, tables
 from .compare import compare, simultaneous_intervals
 from .freeze import Amendment, amendments
 from .hygiene import known_flags, provenance
@@ -35,6 +35,7 @@ class Source:
     amendments: list[Amendment]
     run_counts: dict[str, int]
     notices: list[str]
+    diagnostics: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def analyze(
     target.mkdir(parents=True, exist_ok=True)
     write_atomically(target / "runs.csv", source.table.to_csv(index=False))
     write_atomically(target / "comparisons.csv", rows.to_csv(index=False))
+    if source.diagnostics is not None:
+        diagnostics.write(target / diagnostics.FILE, source.diagnostics)
     source.notices.extend(tuning_notices(source.study))
     if source.study.tuned:
         chosen = candidates(source.table, source.study)
@@ -143,7 +146,9 @@ def _results(folder: Path) -> Source:
         study = load_study(folder / "study.toml")
         runs = table.drop_duplicates("run_id") if "run_id" in table else table
         notice = "The runs' own folders are not here; the table runs.csv was read instead."
-        return Source(table, study, [], amendments(folder), _counts(runs["status"]), [notice])
+        counts = _counts(runs["status"])
+        heads = diagnostics.load(folder / diagnostics.FILE, list(study.grid))
+        return Source(table, study, [], amendments(folder), counts, [notice], heads)
     study = load_study(folder / "study.toml")
     records = read_runs(folder, study.study.name)
     plan = read_plan(folder)
@@ -159,7 +164,8 @@ def _results(folder: Path) -> Source:
     if plan:
         counts["missing"] += len(plan.runs) - len(records)
     table = from_records(records, study)
-    return Source(table, study, records, amendments(folder), counts, notices)
+    heads = diagnostics.from_records(records, list(study.grid))
+    return Source(table, study, records, amendments(folder), counts, notices, heads)
 
 
 def _counts(statuses: pd.Series[Any]) -> dict[str, int]:
@@ -199,6 +205,7 @@ def _context(source: Source, pooled: pd.DataFrame | None) -> ReportContext:
         notices=source.notices,
         pooled=[] if pooled is None else tables.records(pooled),
         curves=_curves(source.records),
+        diagnostics=source.diagnostics,
     )
 
 

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from . import curves, figures, points, tables
+from . import anatomy_plates, curves, figures, points, tables
+from .plate import Plate
 
 # A curve of more points than this per run is smoothed before seeds are averaged.
 _POINTS_SHOWN = 60
 
 _OWN_FILE = re.compile(
-    r"(differences|grid|seeds|p_ladder|gain_by_size|gain_by_length|by_distance|curves|family)(-\d+)?\.(pdf|png)"
+    r"(differences|grid|seeds|p_ladder|gain_by_size|gain_by_length|by_distance|curves|family"
+    r"|(coupling|participation|rank|entropy)_(by_layer|over_training))(-\d+)?\.(pdf|png|csv)"
 )
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """One figure of a report: the name of its files, what it shows, and its SVG text."""
+    """One figure of a report: the name of its files, what it shows, and its SVG text.
+
+    ``section`` is as the plate's; ``kinds`` are the endings of its files.
+    """
 
     name: str
     title: str
     caption: str
     svg: bytes
+    section: str = ""
+    kinds: tuple[str, ...] = ("pdf", "png")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +40,7 @@ class Material:
     """The rows that figures are drawn from; `declared` are the family's own among `comparisons`.
 
     `runs` has the column `cell`, `summary` comes from points.arm_summary, `splits` are the
-    declared and the held-out one, and `curves` may be None.
+    declared and the held-out one, and `curves` and `heads`, of anatomy.per_run, may be None.
     """
 
     runs: pd.DataFrame
@@ -45,19 +50,12 @@ class Material:
     where: points.Where
     splits: tuple[str, ...]
     curves: pd.DataFrame | None
+    heads: pd.DataFrame | None = None
 
     @property
     def metric(self) -> str:
         """Return the family's metric."""
         return str(self.declared["metric"].iloc[0])
-
-
-@dataclass(frozen=True)
-class _Planned:
-    name: str
-    title: str
-    caption: str
-    pages: Sequence[Any]
 
 
 def draw(folder: Path, material: Material) -> list[Drawn]:
@@ -75,26 +73,38 @@ def draw(folder: Path, material: Material) -> list[Drawn]:
             stem = planned.name if number == 1 else f"{planned.name}-{number}"
             part = f" ({number} of {len(planned.pages)})" if len(planned.pages) > 1 else ""
             svg = figures.save(figure, folder / stem)
-            drawn.append(Drawn(stem, planned.title + part, planned.caption, svg))
+            kinds: tuple[str, ...] = ("pdf", "png")
+            if planned.data is not None and number == 1:
+                _write_data(folder / f"{stem}.csv", planned.data)
+                kinds = (*kinds, "csv")
+            title = planned.title + part
+            drawn.append(Drawn(stem, title, planned.caption, svg, planned.section, kinds))
     return drawn
 
 
-def _plan(material: Material) -> list[_Planned]:
+def _write_data(path: Path, rows: pd.DataFrame) -> None:
+    """Write the rows of a figure to six digits, which is more than a figure shows."""
+    text = rows.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _plan(material: Material) -> list[Plate]:
     if material.declared.empty:
         return []
     makers = (
         *(_differences, _grid, _seeds, _p_ladder, _gain_by_size, _gain_by_length),
         *(_by_distance, _curves, _family),
     )
-    return [planned for maker in makers if (planned := maker(material))]
+    planned = [plate for maker in makers if (plate := maker(material))]
+    return planned + ([] if material.heads is None else anatomy_plates.plates(material.heads))
 
 
-def _differences(material: Material) -> _Planned:
+def _differences(material: Material) -> Plate:
     declared = material.declared
     thin = ""
     if "ci_simultaneous_low" in declared:
         thin = "Thin lines: intervals that hold for the whole family at once. "
-    return _Planned(
+    return Plate(
         "differences",
         "Differences",
         f"Difference of means with its two-sided {100 * declared['ci_level'].iloc[0]:g}% interval; "
@@ -105,11 +115,11 @@ def _differences(material: Material) -> _Planned:
     )
 
 
-def _grid(material: Material) -> _Planned | None:
+def _grid(material: Material) -> Plate | None:
     rows, axes = points.grid_points(material.declared, material.where)
     if len(axes) < 2:
         return None
-    return _Planned(
+    return Plate(
         "grid",
         "Differences over the grid",
         "Difference of means in each cell of the grid, with its verdict; a thick frame marks a "
@@ -118,13 +128,13 @@ def _grid(material: Material) -> _Planned | None:
     )
 
 
-def _by_distance(material: Material) -> _Planned | None:
+def _by_distance(material: Material) -> Plate | None:
     split = material.splits[0]
     rows = points.by_distance(material.summary, material.metric, split)
     if rows.empty:
         return None
     chance = points.of_metric(material.summary, f"{material.metric}_chance_in_row", split)
-    return _Planned(
+    return Plate(
         "by_distance",
         f"{material.metric.capitalize()} against distance",
         "Mean over seeds; a point is of the answers that stood so far back, up to twice as far. "
@@ -133,12 +143,12 @@ def _by_distance(material: Material) -> _Planned | None:
     )
 
 
-def _seeds(material: Material) -> _Planned:
+def _seeds(material: Material) -> Plate:
     runs, summary = (
         frame[(frame["metric"] == material.metric) & frame["split"].isin(material.splits)]
         for frame in (material.runs, material.summary)
     )
-    return _Planned(
+    return Plate(
         "seeds",
         "Seeds per arm",
         "Small points: runs; diamond and line: their mean and its two-sided 95% t interval. Every "
@@ -147,10 +157,10 @@ def _seeds(material: Material) -> _Planned:
     )
 
 
-def _p_ladder(material: Material) -> _Planned | None:
+def _p_ladder(material: Material) -> Plate | None:
     if material.declared["p"].isna().all():
         return None
-    return _Planned(
+    return Plate(
         "p_ladder",
         "p values against the corrected levels",
         "Sorted p values and the levels they had to reach. The levels count every declared "
@@ -159,19 +169,19 @@ def _p_ladder(material: Material) -> _Planned | None:
     )
 
 
-def _gain_by_size(material: Material) -> _Planned | None:
+def _gain_by_size(material: Material) -> Plate | None:
     return _gain(material, "params", "size", "parameters of the baseline")
 
 
-def _gain_by_length(material: Material) -> _Planned | None:
+def _gain_by_length(material: Material) -> Plate | None:
     return _gain(material, "seq_len", "length", "sequence length in tokens")
 
 
-def _gain(material: Material, column: str, against: str, label: str) -> _Planned | None:
+def _gain(material: Material, column: str, against: str, label: str) -> Plate | None:
     rows = points.gain_points(material.runs, material.declared, material.where, column)
     if rows.empty:
         return None
-    return _Planned(
+    return Plate(
         f"gain_by_{against}",
         f"Difference against {against}",
         "Difference of means with its two-sided interval; lines are set apart sideways by a hair.",
@@ -179,7 +189,7 @@ def _gain(material: Material, column: str, against: str, label: str) -> _Planned
     )
 
 
-def _curves(material: Material) -> _Planned | None:
+def _curves(material: Material) -> Plate | None:
     if material.curves is None:
         return None
     cells = material.runs[["run_id", "cell"]].drop_duplicates()
@@ -190,7 +200,7 @@ def _curves(material: Material) -> _Planned | None:
         _band(part).assign(cell=str(cell))
         for (cell, _, _), part in logged.groupby(["cell", "arm", "split"], sort=False)
     ]
-    return _Planned(
+    return Plate(
         "curves",
         "Training curves",
         "Mean over seeds and its two-sided 95% t interval; a run counts up to its last finite "
@@ -205,9 +215,9 @@ def _band(logged: pd.DataFrame) -> pd.DataFrame:
     return curves.band(curves.smooth(curves.align(logged), span))
 
 
-def _family(material: Material) -> _Planned:
+def _family(material: Material) -> Plate:
     rest = material.comparisons.drop(index=material.declared.index)
-    return _Planned(
+    return Plate(
         "family",
         "The family at a glance",
         "Verdicts on every metric and split; the first column is the declared one, which decides.",

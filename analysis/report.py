@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import pandas as pd
 
-from . import points, tables, wording
+from . import anatomy, diagnostics, points, tables, wording
 
 if TYPE_CHECKING:
     from .gallery import Drawn
@@ -66,7 +66,8 @@ class ReportContext:
 
     `run_counts` maps a status (done, diverged, failed, missing) to a number of runs;
     `flag_explanations` maps a flag to a sentence that ends in what it does to the verdict;
-    `curves`, when given, has the columns run_id, arm, seed, step, tokens, split, metric, value;
+    `curves`, when given, has the columns run_id, arm, seed, step, tokens, split, metric, value,
+    and `diagnostics` those of diagnostics.columns;
     `pooled` are rows of secondary evidence over grid cells, which decide nothing.
     """
 
@@ -83,6 +84,7 @@ class ReportContext:
     notices: Sequence[str] = ()
     pooled: Sequence[Record] = ()
     curves: pd.DataFrame | None = None
+    diagnostics: pd.DataFrame | None = None
 
 
 def write_report(
@@ -106,10 +108,16 @@ def write_report(
     arms = tables.arm_means(points.whole(summary), points.beaten(runs, comparisons, family.where))
     rows = split_rows(comparisons, family)
     written = _write_tables(out / "tables", arms, summary, *rows, family)
-    drawn = _draw(out / "figures", runs, comparisons, summary, family, context) if figures else []
+    heads = anatomy.per_run(context.diagnostics, runs)
+    of_heads, more = _heads(out / "tables", heads)
+    written += more
+    folder = out / "figures"
+    drawn = _draw(folder, runs, comparisons, summary, family, context, heads) if figures else []
     view = {
         **_view(runs, comparisons, family, context),
         "arms": arms,
+        "heads": of_heads,
+        "heads_introduction": anatomy.INTRODUCTION,
         "figures": [_figure(figure) for figure in drawn],
         "files": _links(out, written, drawn),
         "context": context,
@@ -245,6 +253,15 @@ def _write_tables(
     return written
 
 
+def _heads(folder: Path, heads: pd.DataFrame | None) -> tuple[tables.Table | None, list[Path]]:
+    """Write the table of what the heads do; return it with its files, or nothing at all."""
+    if heads is None:
+        return None, []
+    rows = anatomy.summary(heads)
+    table = anatomy.table(rows)
+    return table, tables.write(folder / "heads", table, rows)
+
+
 def _draw(
     folder: Path,
     runs: pd.DataFrame,
@@ -252,6 +269,7 @@ def _draw(
     summary: pd.DataFrame,
     family: FamilyDeclaration,
     context: ReportContext,
+    heads: pd.DataFrame | None,
 ) -> list[Drawn]:
     # Importing what draws costs more than the rest of a report, so only a drawn report pays.
     from . import gallery
@@ -264,6 +282,7 @@ def _draw(
         where=family.where,
         splits=family.splits,
         curves=context.curves,
+        heads=heads,
     )
     return gallery.draw(folder, material)
 
@@ -274,12 +293,14 @@ def _figure(drawn: Drawn) -> dict[str, str]:
         "name": drawn.name,
         "title": drawn.title,
         "caption": drawn.caption,
+        "section": drawn.section,
         "source": f"data:image/svg+xml;base64,{data}",
     }
 
 
 def _links(out: Path, written: Sequence[Path], drawn: Sequence[Drawn]) -> list[str]:
     """Return the report's files, relative to its folder and without naming absent ones."""
-    own = [name for name in ("runs.csv", "comparisons.csv") if (out / name).exists()]
-    figures = [f"figures/{figure.name}.{kind}" for figure in drawn for kind in ("pdf", "png")]
+    names = ("runs.csv", "comparisons.csv", diagnostics.FILE)
+    own = [name for name in names if (out / name).exists()]
+    figures = [f"figures/{figure.name}.{kind}" for figure in drawn for kind in figure.kinds]
     return [*own, "report.html", *(path.relative_to(out).as_posix() for path in written), *figures]
