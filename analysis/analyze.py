@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from . import diagnostics, tables
+from . import archive, diagnostics, tables
 from .compare import compare, simultaneous_intervals
 from .freeze import Amendment, amendments
 from .hygiene import known_flags, provenance
@@ -36,6 +36,7 @@ class Source:
     run_counts: dict[str, int]
     notices: list[str]
     diagnostics: pd.DataFrame | None = None
+    curves: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def analyze(
     target.mkdir(parents=True, exist_ok=True)
     write_atomically(target / "runs.csv", source.table.to_csv(index=False))
     write_atomically(target / "comparisons.csv", rows.to_csv(index=False))
+    if target == home and (home / "runs").is_dir():
+        archive.pack(home, source.records)
     if source.diagnostics is not None:
         diagnostics.write(target / diagnostics.FILE, source.diagnostics)
     source.notices.extend(tuning_notices(source.study))
@@ -117,7 +120,8 @@ def _source(paths: Sequence[Path], family: Path | None, metric: str | None) -> t
         raise ValueError(
             f"{first}: is judged by the family frozen in its study.toml; --family is for tables"
         )
-    return _results(first), first
+    with archive.unpacked(first) as archived:
+        return _results(first, archived), first
 
 
 def _tables(paths: Sequence[Path], family: Path | None, metric: str | None) -> Source:
@@ -140,21 +144,22 @@ def _tables(paths: Sequence[Path], family: Path | None, metric: str | None) -> S
     return Source(table, study, [], [], _counts(runs["status"]), notices)
 
 
-def _results(folder: Path) -> Source:
-    if not (folder / "study.toml").exists() or not (folder / "runs").is_dir():
+def _results(folder: Path, archived: Path | None) -> Source:
+    runs = archived or folder / "runs"
+    if not (folder / "study.toml").exists() or not runs.is_dir():
         table = load_runs(folder)  # says what is wrong with the folder, or reads its runs.csv
         study = load_study(folder / "study.toml")
-        runs = table.drop_duplicates("run_id") if "run_id" in table else table
+        rows = table.drop_duplicates("run_id") if "run_id" in table else table
         notice = "The runs' own folders are not here; the table runs.csv was read instead."
-        counts = _counts(runs["status"])
+        counts = _counts(rows["status"])
         heads = diagnostics.load(folder / diagnostics.FILE, list(study.grid))
         return Source(table, study, [], amendments(folder), counts, [notice], heads)
     study = load_study(folder / "study.toml")
-    records = read_runs(folder, study.study.name)
+    records = read_runs(folder, study.study.name, archived)
     plan = read_plan(folder)
     notices = []
     if plan:
-        present = sum((p / "spec.json").exists() for p in (folder / "runs").iterdir())
+        present = sum((p / "spec.json").exists() for p in runs.iterdir())
         if present > len(records):
             notices.append(
                 f"{present - len(records)} run folders belong to an earlier plan and are set aside."
@@ -165,7 +170,8 @@ def _results(folder: Path) -> Source:
         counts["missing"] += len(plan.runs) - len(records)
     table = from_records(records, study)
     heads = diagnostics.from_records(records, list(study.grid))
-    return Source(table, study, records, amendments(folder), counts, notices, heads)
+    curves = _curves(records)
+    return Source(table, study, records, amendments(folder), counts, notices, heads, curves)
 
 
 def _counts(statuses: pd.Series[Any]) -> dict[str, int]:
@@ -204,7 +210,7 @@ def _context(source: Source, pooled: pd.DataFrame | None) -> ReportContext:
         provenance=provenance(source.records),
         notices=source.notices,
         pooled=[] if pooled is None else tables.records(pooled),
-        curves=_curves(source.records),
+        curves=source.curves,
         diagnostics=source.diagnostics,
     )
 

@@ -193,15 +193,18 @@ def read_plan(results: Path) -> Plan | None:
     return read_record(path, Plan, remedy) if path.exists() else None
 
 
-def read_runs(results: Path, study: str) -> list[RunRecord]:
+def read_runs(results: Path, study: str, archived: Path | None = None) -> list[RunRecord]:
     """Read the planned runs of ``results/<study>``, ordered by arm, seed and cell.
+
+    ``archived`` is the folder of its runs where that is not runs/.
 
     Raises:
         ValueError: A record is broken, or belongs to another study.
     """
     plan = read_plan(results)
     planned = {entry.run_id for entry in plan.runs} if plan else None
-    folders = sorted(p for p in (results / "runs").iterdir() if (p / "spec.json").exists())
+    runs = archived or results / "runs"
+    folders = [p for p in runs.iterdir() if (p / "spec.json").exists()]
     records = [read_run(f) for f in folders if planned is None or f.name in planned]
     for record in records:
         if record.spec.study != study:

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from analysis import archive
+
 from . import corpora, tasks
 from .drawn import Drawn
 from .estimate import (
@@ -83,10 +85,11 @@ def dry_run(plan: StudyPlan, profile: Profile, *, jobs: int | None, threads: int
         ValueError: The plan could not be run so.
     """
     assert plan.study.data is not None
+    archived = archive.over(plan.results)
     missing = {
         run.run_id
         for run in plan.selection
-        if not folder_of(plan.results, run).result_path.exists()
+        if run.run_id not in archived and not folder_of(plan.results, run).result_path.exists()
     }
     slots = slots_of(plan, jobs, threads) if profile.executor == "local" else None
     at_once = slots.jobs if slots else profile.max_parallel or max(1, len(missing))

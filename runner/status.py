@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis import archive
 from analysis.records import PlanEntry, read_plan
 
 from .attempt import FAILED, STOPPED
@@ -67,9 +68,12 @@ def read_status(results: Path) -> StudyStatus:
 def _statuses(
     results: Path, entries: list[PlanEntry], queued: Mapping[str, tuple[str, str]]
 ) -> Iterator[RunStatus]:
+    archived = archive.over(results)
     for entry in entries:
         folder = RunFolder(results / "runs" / entry.run_id)
-        status, detail = _status(folder, queued.get(entry.run_id))
+        status, detail = archived.get(entry.run_id), ""
+        if status is None:
+            status, detail = _status(folder, queued.get(entry.run_id))
         yield RunStatus(entry.run_id, entry.arm, entry.seed, status, detail)
 
 

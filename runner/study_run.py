@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from analysis import archive
 from analysis.freeze import freeze as freeze_study
 from analysis.study import Study, parse_study
 
@@ -34,12 +35,15 @@ class StudyPlan:
     def freeze(self, reason: str | None) -> None:
         """Freeze the study and its whole plan into the results folder, selected or not.
 
+        Runs that only an archive holds get their folders back: they are over.
+
         Raises:
             ValueError: The study differs from what is frozen there and no reason is given, or
                 nothing can be written there.
         """
         with holding(self.results), writing(self.results):
             freeze_study(self.text, str(self.origin), self.results, reason=reason, time=timestamp())
+            archive.restore(self.results)
             freeze_plan(self.results, self.runs)
 
 

@@ -101,7 +101,9 @@ def test_the_log_determinant_is_that_of_the_jacobian(options, kv_heads):
                 start = torch.cat((queries, before[1][b, g, t]))
                 jacobian = torch.autograd.functional.jacobian(moved, start)
                 expected.append(torch.linalg.slogdet(jacobian).logabsdet)
-        assert float(found[g].detach()) == pytest.approx(float(torch.stack(expected).mean()), abs=1e-9)
+        assert float(found[g].detach()) == pytest.approx(
+            float(torch.stack(expected).mean()), abs=1e-9
+        )
 
 
 def test_a_symplectic_map_keeps_volume_and_moves_all_the_same():

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import diagnostics
+from analysis import archive, diagnostics
 from analysis.analyze import analyze
 from analysis.anatomy import per_run, summary
 from runner.execute import execute
@@ -104,7 +104,9 @@ def test_the_report_shows_what_the_rows_say(results):
 def test_without_the_runs_the_same_is_rebuilt_from_the_table(results, tmp_path):
     analyze([results])
     clone = tmp_path / "clone"
-    shutil.copytree(results, clone, ignore=shutil.ignore_patterns("runs", "figures", "tables"))
+    shutil.copytree(
+        results, clone, ignore=shutil.ignore_patterns("runs", "figures", "tables", "*.jsonl.xz")
+    )
     before = (clone / diagnostics.FILE).read_bytes()
     analyze([clone])
     assert (clone / diagnostics.FILE).read_bytes() == before
@@ -132,6 +134,7 @@ def test_a_study_without_diagnostics_has_no_trace_of_them(results):
 def test_a_broken_table_ends_in_one_sentence(results, damage):
     analyze([results], figures=False)
     shutil.rmtree(results / "runs")
+    (results / archive.RECORDS).unlink()
     path = results / diagnostics.FILE
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-20])
