@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import baseline_loop
@@ -16,8 +17,10 @@ from analysis.design import Train
 from runner import forkserver
 from runner.data import Tokens
 from runner.distributed import Group
+from runner.evaluate import split_loss
 from runner.learner import Learner
 from runner.measure import interleave
+from runner.model import build
 from runner.presets import PRESETS, Sizes
 from runner.settings import ModelSettings, RunSettings, TextSettings, VariantSettings
 from runner.sources import Text
@@ -28,6 +31,7 @@ SHAPES = {
 }
 SIDE_BY_SIDE = (PRESETS["micro"], 256, 8, 128)
 SECONDS, TRIES, STARTS = 4.0, 5, 9
+EVAL_BATCHES = (8, 32, 128)
 
 
 def learner(sizes: Sizes, vocab_size: int, batch: int, seq_len: int) -> Learner:
@@ -66,6 +70,27 @@ def against_baseline(section: Section) -> None:
         share = interleave(draw, "step", rounds=9)["batch"]
         shown = f"{share.median:.5f} ({share.low:.5f} to {share.high:.5f})"
         section.add(at_most(f"drawing a batch over a step, {words}", share.median, 0.01, shown))
+
+
+def eval_batches(section: Section) -> None:
+    """Compare the tokens per second of scoring a split by how many windows are scored at once."""
+    window, most = 256, max(EVAL_BATCHES)
+    ids = random_ids(256)[: most * window + 1]
+    for name in ("tiny", "micro"):
+        model = build(PRESETS[name], vocab_size=256, seed=0)
+        calls = {
+            str(batch): partial(split_loss, model, ids, window=window, batch=batch)
+            for batch in EVAL_BATCHES
+        }
+        times = interleave(calls, "32", rounds=5)
+        for batch in (b for b in EVAL_BATCHES if b != 32):
+            ratio = times[str(batch)]
+            shown = (
+                f"{1 / ratio.median:.3f} ({1 / ratio.high:.3f} to {1 / ratio.low:.3f}); "
+                f"{(len(ids) - 1) / ratio.seconds:,.0f} a second"
+            )
+            what = f"tokens per second of scoring at eval_batch {batch} over the default 32, {name}"
+            section.add(Figure(f"{what}, windows of {window}", shown))
 
 
 def side_by_side(section: Section) -> None:
@@ -142,3 +167,6 @@ if __name__ == "__main__":
     side_by_side(made)
     against_baseline(made)
     made.write()
+    scored = Section("Scoring: windows at once, float32")
+    eval_batches(scored)
+    scored.write()
