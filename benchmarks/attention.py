@@ -1,4 +1,4 @@
-"""Fast forms of multi-token and differential attention against their naive forms."""
+"""The fast form of multi-token attention against its naive form."""
 
 from __future__ import annotations
 
@@ -70,23 +70,9 @@ def stacked(section: Section) -> None:
     )
 
 
-def differential(section: Section) -> None:
-    """Measure differential attention against its naive form and against plain attention."""
-    fast = Layer(method="differential", tokens=TOKENS, heads=16)
-    time, memory, _ = against_naive(fast, rounds=9)
-    what = f"`differential`, 16 sub-heads of 64, {TOKENS:,} tokens, over"
-    section.add(at_most(f"{what} naive, time", time.median, 0.5, str(time)))
-    section.add(at_most(f"{what} naive, peak memory", memory, 0.35))
-    plain = replace(fast, method="standard")
-    calls = {"plain": plain.prepare(), "differential": fast.prepare()}
-    time = interleave(calls, "plain", rounds=9)["differential"]
-    section.add(at_most(f"{what} plain attention, time", time.median, 2.2, str(time)))
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    made = Section("Attention: fast forms, forward and backward of one layer, float32")
-    differential(made)
+    made = Section("Multi-token attention: forward and backward of one layer, float32")
     stacked(made)
     multi_token(made)
     made.write()

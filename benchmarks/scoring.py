@@ -1,4 +1,4 @@
-"""Differential attention without projections: scoring alone, against naive and plain scoring."""
+"""Differential attention against its naive form and plain attention: scoring alone, and a layer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from section import Section, at_most
+from layers import Layer
+from section import Figure, Section, at_most
 
 from runner import attention, coupling
 from runner.attention.base import Shape
@@ -41,16 +42,31 @@ class Scoring:
         return run
 
 
+Part = Scoring | Layer
+
+
+def measure(section: Section, what: str, fast: Part, plain: Part) -> None:
+    """Take a part's time and memory over its naive form's, and its time over plain attention's."""
+    naive = replace(fast, naive=True)
+    what = f"{what} of `differential`, {HEADS} sub-heads of {HEAD_DIM}, {TOKENS:,} tokens, over"
+    calls = {"naive": naive.prepare(), "fast": fast.prepare(), "plain": plain.prepare()}
+    over_naive = interleave(calls, "naive", rounds=9)
+    over_plain = interleave(calls, "plain", rounds=9)["fast"]
+    time, floor = over_naive["fast"], over_naive["plain"]
+    section.add(at_most(f"{what} naive, time", time.median, 0.5, str(time)))
+    section.add(at_most(f"{what} plain attention, time", over_plain.median, 2.2, str(over_plain)))
+    most, least, used = (peak_bytes(part.prepare) for part in (naive, plain, fast))
+    section.add(at_most(f"{what} naive, peak memory", used / most, 0.35))
+    same = f"the same {what.split()[0]} of plain attention over that naive form"
+    section.add(
+        Figure(f"{same}, time", str(floor)), Figure(f"{same}, peak memory", f"{least / most:.3f}")
+    )
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    fast = Scoring("differential")
-    naive, plain = replace(fast, naive=True), Scoring("standard")
-    made = Section("Differential attention: scoring alone, float32")
-    what = f"scoring of `differential`, {HEADS} sub-heads of {HEAD_DIM}, {TOKENS:,} tokens, over"
-    for name, other, limit in (("naive", naive, 0.5), ("plain", plain, 2.2)):
-        calls = {"other": other.prepare(), "fast": fast.prepare()}
-        time = interleave(calls, "other", rounds=11)["fast"]
-        made.add(at_most(f"{what} {name} scoring, time", time.median, limit, str(time)))
-    memory = peak_bytes(fast.prepare) / peak_bytes(naive.prepare)
-    made.add(at_most(f"{what} naive scoring, peak memory", memory, 0.35))
+    made = Section("Differential attention: scoring alone and the layer, float32")
+    measure(made, "scoring", Scoring("differential"), Scoring("standard"))
+    layer = Layer(method="differential", tokens=TOKENS, heads=HEADS, head_dim=HEAD_DIM)
+    measure(made, "layer", layer, replace(layer, method="standard"))
     made.write()

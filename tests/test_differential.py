@@ -87,7 +87,7 @@ def test_the_sizes_cut_pairs_and_sequences_as_they_say(monkeypatch) -> None:
     assert found == [18, 6, 2, 1]
 
 
-@groupings
+@pytest.mark.parametrize("options", GROUPINGS[1:4], ids=str)
 def test_gradients_are_those_of_finite_differences(options, monkeypatch) -> None:
     monkeypatch.setattr(_difference, "ROWS", 2)
     monkeypatch.setattr(_difference, "SCORES", 30)

@@ -133,7 +133,8 @@ def _parts(given: Given) -> Iterator[Callable[[], _Part]]:
 def _output(*tensors: Tensor | None) -> Tensor:
     given = Given(*tensors)
     batch, heads, tokens, size = given.q_bhtd.shape
-    return given.v_bgtd.new_empty(batch, heads // 2, tokens, 2 * size)
+    # In the order of the layer's width, so that joining the heads again is no copy.
+    return given.v_bgtd.new_empty(batch, tokens, heads // 2, 2 * size).transpose(1, 2)
 
 
 def _forward(*tensors: Tensor | None) -> Tensor:

@@ -97,7 +97,7 @@ class Differential(HeadAttention):
 
     def finish(self, o_bhtv: Tensor, x_bte: Tensor) -> Tensor:
         """Normalise each head, scale by the fixed 1 - lambda_init, join, project."""
-        return super().finish(self.head_norm(o_bhtv) * (1.0 - self.lambda_init), x_bte)
+        return super().finish(self.head_norm(o_bhtv).mul_(1.0 - self.lambda_init), x_bte)
 
     def lambda_now(self) -> Tensor:
         """Return lambda as it stands; it may exceed 1 or be negative."""
