@@ -106,7 +106,7 @@ def run(
         from .study_run import choose_profile, execute, read
 
         wanted = parse_seeds(seeds) if seeds is not None else None
-        plan = read(study, results, only=only, seeds=wanted)
+        plan = read(study, results, only=only, seeds=wanted, download=not dry_run)
         how = choose_profile(executor and executor.value, profile)
         if dry_run:
             from .dry_run import dry_run as look

@@ -92,6 +92,24 @@ def load(name: str) -> Corpus:
     return _in_memory(_known(name), pydocs.splits())
 
 
+def is_here(name: str) -> bool:
+    """Return whether a corpus can be read without a download.
+
+    >>> is_here("pydocs")
+    True
+    """
+    return name not in wikitext.FILES or all(
+        placed.find(*wikitext.places(name, split)) for split in SPLITS
+    )
+
+
+def scored_bytes(name: str) -> dict[str, int]:
+    """Return the bytes of the valid and the test split; WikiText's are known wherever it lies."""
+    known = {split: file.n_bytes for split, file in wikitext.FILES.get(name, {}).items()}
+    sizes = known if known and not is_here(name) else load(name).n_bytes
+    return {split: size for split in ("valid", "test") if (size := sizes[split]) is not None}
+
+
 def read_split(name: str, split: str) -> str:
     """Return the text of one split, for WikiText without asking for the other two."""
     if name in wikitext.FILES:

@@ -52,7 +52,10 @@ class Kind:
 
 @dataclass(frozen=True)
 class DryRun:
-    """All that is shown; ``slots`` runs go on at once, ``scripts`` is empty on this machine."""
+    """All that is shown; ``slots`` runs go on at once, ``scripts`` is empty on this machine.
+
+    ``notice`` says what is not final, if anything is.
+    """
 
     study: str
     runs: list[dict[str, Any]]
@@ -60,6 +63,7 @@ class DryRun:
     slots: int
     seconds: float
     scripts: list[str]
+    notice: str = ""
 
     def json(self) -> str:
         """Return everything as one JSON document."""
@@ -75,6 +79,7 @@ class DryRun:
             f"FLOPs; about {spoken(self.seconds)} at this machine's pace, {self.slots} at a time"
         )
         lines = [*map(_row_text, self.runs), "", *map(_kind_text, self.kinds), "", total]
+        lines += [self.notice] if self.notice else []
         return "\n".join(lines + [f"\n{script}" for script in self.scripts])
 
 
@@ -97,7 +102,7 @@ def dry_run(plan: StudyPlan, profile: Profile, *, jobs: int | None, threads: int
     scripts = _scripts(plan, profile, missing) if profile.executor == "slurm" else []
     seconds = _laid_out([kind.seconds for kind in kinds for _ in range(kind.missing)], at_once)
     rows = [_row(run, run.run_id in missing) for run in plan.selection]
-    return DryRun(plan.study.study.name, rows, kinds, at_once, seconds, scripts)
+    return DryRun(plan.study.study.name, rows, kinds, at_once, seconds, scripts, plan.notice)
 
 
 def _kinds(plan: StudyPlan, missing: set[str], threads: int) -> list[Kind]:
@@ -160,9 +165,8 @@ def _ids_and_tokens(settings: RunSettings) -> tuple[int, Mapping[str, int]]:
 
 @cache
 def _ids_and_tokens_of_text(name: str, tokenizer: str) -> tuple[int, Mapping[str, int]]:
-    corpus = corpora.load(name)
-    ids = vocab_size(tokenizer, corpus.text["train"])
-    return ids, expected_tokens(tokenizer, corpus.n_bytes)
+    ids = vocab_size(tokenizer, lambda: corpora.load(name).text["train"])
+    return ids, expected_tokens(tokenizer, corpora.scored_bytes(name))
 
 
 def _scripts(plan: StudyPlan, profile: Profile, missing: set[str]) -> list[str]:

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from . import device, tokenizers
 from .learner import build_model
-from .model import Transformer
+from .model import Transformer, fill
 from .settings import RunSettings
 from .workload import PASSES_PER_STEP, Workload
 
@@ -214,15 +214,13 @@ def _now(where: str) -> float:
 
 def _cut_down(settings: RunSettings, vocab_size: int) -> tuple[Transformer, int, int]:
     """Return a model like the run's, and how many rows of how many tokens make a short step."""
-    sizes: dict[str, Any] = settings.model.model_dump()
-    whole = build_model(settings, vocab_size, filled=False, device="meta")
-    per_layer = sum(p.numel() for p in whole.blocks[0].parameters())
-    spare = MEASURED_PARAMETERS - (whole.parameter_count() - per_layer * sizes["layers"])
-    sizes["layers"] = max(1, min(sizes["layers"], spare // per_layer))
-    small = settings.model_copy(
-        update={"model": settings.model.model_copy(update={"layers": sizes["layers"]})}
-    )
-    model = build_model(small, vocab_size)
+    outline = build_model(settings, vocab_size, filled=False, device="meta")
+    per_layer = sum(p.numel() for p in outline.blocks[0].parameters())
+    spare = MEASURED_PARAMETERS - (outline.parameter_count() - per_layer * len(outline.blocks))
+    # The first layers of the whole model, since a variant's settings may name later ones.
+    outline.blocks = outline.blocks[: max(1, spare // per_layer)]
+    model = outline.to_empty(device="cpu")
+    fill(model, settings.seed)
     rows, tokens = settings.train.batch, settings.train.seq_len
     while PASSES_PER_STEP * rows * model.forward_flops(tokens) > MEASURED_OPERATIONS:
         if rows == 1 and tokens <= 16:
@@ -241,14 +239,14 @@ def _threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def vocab_size(tokenizer: str, train_text: str) -> int:
+def vocab_size(tokenizer: str, train_text: Callable[[], str]) -> int:
     """Return the number of ids of a tokenizer; only a word-level one must read the text first."""
     known = {"byte": 256, "gpt2": 50_257}
     if tokenizer in known:
         return known[tokenizer]
     if tokenizer.startswith("bpe-"):
         return int(tokenizer.removeprefix("bpe-"))
-    return tokenizers.load(tokenizer, train_text).vocab_size
+    return tokenizers.load(tokenizer, train_text()).vocab_size
 
 
 def expected_tokens(tokenizer: str, n_bytes: Mapping[str, int]) -> dict[str, int]:

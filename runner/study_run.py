@@ -23,7 +23,10 @@ from .writing import writing
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A study as read, where its results go, all its runs, and those that were asked for."""
+    """A study as read, where its results go, all its runs, and those that were asked for.
+
+    ``notice`` says why the ids of the runs are not final, if they are not.
+    """
 
     study: Study
     text: str
@@ -31,6 +34,7 @@ class StudyPlan:
     results: Path
     runs: list[PlannedRun]
     selection: list[PlannedRun]
+    notice: str = ""
 
     def freeze(self, reason: str | None) -> None:
         """Freeze the study and its whole plan into the results folder, selected or not.
@@ -48,9 +52,17 @@ class StudyPlan:
 
 
 def read(
-    study: str, results: Path, *, only: list[str] | None = None, seeds: list[int] | None = None
+    study: str,
+    results: Path,
+    *,
+    only: list[str] | None = None,
+    seeds: list[int] | None = None,
+    download: bool = True,
 ) -> StudyPlan:
-    """Read and plan a study; nothing is written.
+    """Read and plan a study; nothing is written into the results.
+
+    Without ``download``, a text that is not on this machine stays away, and the ids of the runs,
+    which follow from it, are not final.
 
     Raises:
         ValueError: The study is faulty, or has no such arm or seed.
@@ -60,10 +72,14 @@ def read(
     parsed = parse_study(text, str(path))
     if parsed.data is None:
         raise ValueError(f"{path}: has no [data]: nothing to train")
-    drawn = parsed.data.corpus in tasks.names()
-    runs = plan_runs(parsed, "" if drawn else corpora.load(parsed.data.corpus).sha256)
+    corpus, notice = parsed.data.corpus, ""
+    drawn = corpus in tasks.names()
+    absent = not drawn and not download and not corpora.is_here(corpus)
+    if absent:
+        notice = f"{corpus} is not on this machine: run ids follow from the text and are not final"
+    runs = plan_runs(parsed, "" if drawn or absent else corpora.load(corpus).sha256)
     folder = results / parsed.study.name
-    return StudyPlan(parsed, text, path, folder, runs, list(selected(runs, only, seeds)))
+    return StudyPlan(parsed, text, path, folder, runs, list(selected(runs, only, seeds)), notice)
 
 
 def choose_profile(executor: str | None, name: str | None) -> Profile:

@@ -1,6 +1,7 @@
 """What a dry run promises: parameters, operations, memory and time, against what is really used."""
 
 import json
+import re
 import time
 from dataclasses import asdict
 
@@ -76,6 +77,7 @@ def test_every_shape_is_looked_at_once_and_measuring_ends(small_study, tmp_path,
 
     for name in looked:
         monkeypatch.setattr(dry_run, name, counted(name, getattr(estimate, name)))
+    monkeypatch.setattr(dry_run, "MEASURING_SECONDS", 3600.0)  # however slow the machine is
     grid = "[grid]\nseq_len = [8, 16]\nlr = [0.1, 0.2, 0.3]\n[family]"
     plan = read(str(small_study(("[family]", grid))), tmp_path / "results")
     seen = dry_run.dry_run(plan, Profile(executor="local"), jobs=1, threads=1)
@@ -87,6 +89,41 @@ def test_every_shape_is_looked_at_once_and_measuring_ends(small_study, tmp_path,
     monkeypatch.setattr(dry_run, "MEASURING_SECONDS", 0.0)
     dry_run.dry_run(plan, Profile(executor="local"), jobs=1, threads=1)
     assert [len(calls) for calls in looked.values()] == [8, 5]
+
+
+def test_a_large_model_whose_settings_name_late_layers_is_measured_on_its_first(monkeypatch):
+    given = settings("tiny", seq_len=7, tokens=7 * 2, batch=2)
+    variant = VariantSettings(name="multi_token", options={"kernel_layers": [1]})
+    given = given.model_copy(update={"attention": variant})
+    monkeypatch.setattr(estimate, "MEASURED_PARAMETERS", 1)
+    model, *_ = estimate._cut_down(given, 11)
+    assert len(model.blocks) == 1
+    assert model.blocks[0].attention.kernel_before is None
+    assert pace(given, 11, 1).seconds(cost(given, 11)) > 0
+
+
+def test_a_text_that_is_not_here_is_planned_without_it_and_said_to_be_away(
+    small_study, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CQK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("CQK_DATA_DIR", raising=False)
+    study = small_study()
+    text = re.sub('corpus = ".*"', 'corpus = "wikitext-103"', study.read_text(encoding="utf-8"))
+    study.write_text(text.replace("[model]", 'tokenizer = "gpt2"\n\n[model]'), encoding="utf-8")
+    ended = CliRunner().invoke(
+        app, ["run", str(study), "--dry-run", "--results", str(tmp_path / "results")]
+    )
+    assert ended.exit_code == 0, ended.output
+    assert ended.stdout.strip().splitlines()[-1] == (
+        "wikitext-103 is not on this machine: run ids follow from the text and are not final"
+    )
+    # 12 steps of 64 tokens, and both splits at 4.4 bytes a token.
+    scored = (1_142_309 + 1_281_077) / 4.4
+    plan = read(str(study), tmp_path / "results", download=False)
+    flops = dry_run.dry_run(plan, Profile(executor="local"), jobs=1, threads=1).kinds[0].cost.flops
+    forward = footprint(plan.runs[0].settings, 50_257).forward_flops / 16
+    assert flops == pytest.approx(forward * (3 * 12 * 64 + scored), rel=1e-3)
+    assert not (tmp_path / "results").exists()
 
 
 def test_memory_shrinks_with_parts_with_checkpointing_and_with_short_numbers():
