@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from .family import Comparison
+from .student import quantile
 from .study import Study
 
 COLUMNS = [
@@ -57,9 +58,12 @@ def _pool(
         return [common | {"method": "none", "note": "fewer than two cells have a test"}]
     level, alternative = 1 - study.family.alpha, study.family.alternative
     signs = sign_consistency(cells["difference"], alternative)
-    on_side = f"{signs.on_side} of {signs.cells} cells on the declared side"
-    se = cells["difference"] / cells["t"]
-    effects = random_effects(cells["difference"], se.abs(), alternative, level)
+    side = "on one side" if alternative == "two-sided" else "on the declared side"
+    on_side = f"{signs.on_side} of {signs.cells} cells {side}"
+    # Not difference / t, which is 0 / 0 where two means are equal.
+    half = (cells["ci_high"] - cells["ci_low"]) / 2
+    se = half / -quantile(study.family.alpha / 2, cells["df"].to_numpy(dtype=float))
+    effects = random_effects(cells["difference"], se, alternative, level)
     kept = [c for c in mine if c.name in set(cells["comparison"])]
     runs = _runs(table, kept, metric, split)
     fit = mixed_model(runs["value"], runs["treated"], runs["cell"], runs["seed"], level)

@@ -56,7 +56,7 @@ def test_the_pooled_rows_are_those_of_the_methods_by_themselves():
     se = (rows["difference"] / rows["t"]).abs()
     effects = random_effects(rows["difference"], se, "less")
     pooled = by_method.loc["random effects (Hartung-Knapp)"]
-    assert (pooled["difference"], pooled["p"]) == (effects.difference, effects.p)
+    assert (pooled["difference"], pooled["p"]) == pytest.approx((effects.difference, effects.p))
     assert by_method.loc["mixed model", "difference"] == pytest.approx(
         rows["difference"].mean(), rel=1e-6
     )
@@ -67,6 +67,20 @@ def test_a_cell_without_a_test_is_left_out_and_told():
     found = pooled_evidence(runs, compare(runs, POOLING), POOLING)
     assert found["cells"].tolist() == [5, 5, 5]
     assert found["note"].str.startswith("1 cells without a test are left out").all()
+
+
+def test_a_cell_of_equal_means_is_pooled_with_the_standard_error_of_its_test():
+    runs = table()
+    here = (runs["seq_len"] == 8) & (runs["lr"] == 0.1)
+    for arm, values in (("new", [3.0, 3.1, 3.2, 3.3]), ("old", [3.3, 3.2, 3.1, 3.0])):
+        runs.loc[here & (runs["arm"] == arm), "value"] = values
+    rows = compare(runs, POOLING)
+    assert (rows["t"] == 0).sum() == 1
+    found = pooled_evidence(runs, rows, POOLING).set_index("method")
+    se = np.sqrt((rows["sd_treatment"] ** 2 + rows["sd_baseline"] ** 2) / 4)
+    effects = random_effects(rows["difference"], se, "less")
+    pooled = found.loc["random effects (Hartung-Knapp)"]
+    assert (pooled["difference"], pooled["p"]) == pytest.approx((effects.difference, effects.p))
 
 
 def test_pooling_changes_no_verdict():
