@@ -97,8 +97,12 @@ def report() -> dict[str, int]:
 
 def _keep_files_in(folder: Path) -> None:
     """Have sources, objects and kernels kept there, unless the user has chosen another place."""
-    for variable, part in (("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")):
-        os.environ.setdefault(variable, str(folder / part))
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    # Some imports of torch write its own default into the environment: nobody has chosen that.
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR") in (None, default_cache_dir()):
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
+    os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
 
 
 def _machine() -> str:
