@@ -154,15 +154,13 @@ def minimum_detectable_paired(
     0.1359
     """
     _check_target(target_power, alpha)
-    check_alternative(alternative)
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, such as 0.05; got {alpha}.")
+    _check_test(alpha, alternative)
     if not 0 < sd_difference < math.inf:
         raise ValueError(f"The deviation must be a positive number; got {sd_difference}.")
     if n < 2:
         raise ValueError(f"A paired test needs two seeds; got {n}.")
     df = float(n - 1)
-    critical = -float(quantile(alpha / 2 if alternative == "two-sided" else alpha, df))
+    critical = _critical(df, alpha, alternative)
     shift = _detected_shift(df, critical, target_power, alternative)
     return sd_difference / math.sqrt(n) * shift
 
@@ -237,17 +235,25 @@ def _design(
     alternative: Alternative,
 ) -> tuple[float, float, float]:
     """Return the standard error, degrees of freedom and critical t of a design."""
-    check_alternative(alternative)
+    _check_test(alpha, alternative)
     sd_y, n_y = sd_x if sd_y is None else sd_y, n_x if n_y is None else n_y
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, such as 0.05; got {alpha}.")
     if not (min(sd_x, sd_y) >= 0 and 0 < max(sd_x, sd_y) < math.inf):
         raise ValueError(f"The deviations must be positive numbers; got {sd_x} and {sd_y}.")
     if min(n_x, n_y) < 2:
         raise ValueError(f"Welch's test needs two runs per arm; got {n_x} and {n_y}.")
     se, df = satterthwaite(sd_x, n_x, sd_y, n_y)
-    tail = alpha / 2 if alternative == "two-sided" else alpha
-    return float(se), float(df), -float(quantile(tail, df))
+    return float(se), float(df), _critical(float(df), alpha, alternative)
+
+
+def _critical(df: float, alpha: float, alternative: Alternative) -> float:
+    """Return the t beyond which a test rejects, on its own side."""
+    return -float(quantile(alpha / 2 if alternative == "two-sided" else alpha, df))
+
+
+def _check_test(alpha: float, alternative: Alternative) -> None:
+    check_alternative(alternative)
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha must lie between 0 and 1, such as 0.05; got {alpha}.")
 
 
 def _detected_shift(
