@@ -18,6 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from . import device, tokenizers
+from .activations import activation_bytes, part_rows
 from .learner import build_model
 from .model import Transformer, fill
 from .settings import RunSettings
@@ -27,7 +28,6 @@ MEASURED_OPERATIONS = 2e10  # of one measured step: under a second on a core
 MEASURED_PARAMETERS = 80_000_000
 MEASURED_STEPS = 2
 COUNTED_OPERATIONS = 2e8  # of one forward pass: a larger one is counted on fake tensors
-FLOAT32_BYTES = 4
 BYTES_PER_TOKEN = {"byte": 1.0, "gpt2": 4.4, "bpe": 3.5, "word": 5.3}  # of English, about
 BYTES_PER_PARAMETER = 16  # float32 weight, gradient and the two moments of AdamW
 SHAPE: dict[str, Any] = {
@@ -74,7 +74,7 @@ def footprint(settings: RunSettings, vocab_size: int) -> Footprint:
     """Count parameters and operations of a model, and the bytes that it keeps for the way back."""
     outline = build_model(settings, vocab_size, filled=False, device="meta")
     flops = outline.forward_flops(settings.train.seq_len)
-    small = _rows(settings) * flops <= COUNTED_OPERATIONS
+    small = part_rows(settings) * flops <= COUNTED_OPERATIONS
     # One thread: on a busy machine others would keep so short a pass waiting.
     with _threads(1), nullcontext() if small else FakeTensorMode():
         model = build_model(settings, vocab_size, filled=False)
@@ -105,44 +105,6 @@ def cost(
         flops=passes * found.forward_flops / schedule.seq_len,
         memory_bytes=BYTES_PER_PARAMETER * found.parameters + found.activation_bytes,
     )
-
-
-def activation_bytes(model: Transformer, settings: RunSettings) -> int:
-    """Return what one forward pass keeps for its backward pass, for one part of a batch.
-
-    With activation checkpointing that is the input of every block, and all of a single block.
-    """
-    schedule, sizes, rows = settings.train, model.sizes, _rows(settings)
-    model.checkpoint_blocks = False
-    kept = _saved_bytes(model, rows, schedule.seq_len, schedule.precision)
-    if not schedule.activation_checkpointing:
-        return kept
-    inputs = sizes.layers * rows * schedule.seq_len * sizes.width * FLOAT32_BYTES
-    return inputs + kept // sizes.layers
-
-
-def _rows(settings: RunSettings) -> int:
-    """Return the rows of one part of a batch."""
-    schedule = settings.train
-    return schedule.batch // (schedule.devices * schedule.gradient_accumulation)
-
-
-def _saved_bytes(model: Transformer, rows: int, seq_len: int, precision: str) -> int:
-    """Count the bytes that autograd keeps of one loss, each storage once and parameters never."""
-    own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    kept: dict[int, torch.Tensor] = {}  # holding the tensors keeps their addresses from reuse
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        address = tensor.untyped_storage()._cdata
-        if address not in own:
-            kept[address] = tensor
-        return tensor
-
-    ids_bt = torch.zeros(rows, seq_len, dtype=torch.long)
-    hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-    with hooks, device.autocast("cpu", precision):
-        model.loss(ids_bt, ids_bt)
-    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,11 @@ def in_blocks(
 ) -> Tensor:
     """Return what ``score`` returns for all queries, made ``rows`` queries at a time.
 
-    A block is given the ``reach`` rows above it, too. The way back makes each block's maps again.
-    Differentiable once.
+    A block is given the ``reach`` rows above it, too. The way back makes each block's maps again,
+    and is differentiable once; a single block keeps its maps, so short rows pay once.
     """
+    if q_bhtd.shape[-2] <= rows:
+        return score(q_bhtd, k_bgtd, v_bgtd, documents_bt, *parameters)
     return _Blocks.apply(score, rows, reach, documents_bt, q_bhtd, k_bgtd, v_bgtd, *parameters)
 
 
