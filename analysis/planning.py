@@ -15,6 +15,7 @@ from .power import (
     plan_from_pilot,
     power,
     seeds_needed,
+    upper_sd,
 )
 from .samples import samples
 from .study import load_study
@@ -67,48 +68,79 @@ def from_numbers(
 
 
 def from_pilot(
-    folder: Path, *, delta: float | None = None, target_power: float = 0.8
+    folder: Path,
+    *,
+    n: int | None = None,
+    delta: float | None = None,
+    target_power: float = 0.8,
+    alpha: float | None = None,
+    family_size: int | None = None,
+    alternative: Alternative | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return one row per comparison of a pilot's results folder, and warnings.
 
-    Each row holds the arms' deviations, the smallest difference that the pilot itself could
-    detect, and, for ``delta``, the seeds needed by the pilot's deviations and by their upper 80 %
-    limits. The pilot's own difference is never used: planning by it overstates the power.
+    Each row holds the arms' deviations and the smallest difference that ``n`` seeds of each arm
+    could detect, without ``n`` the pilot's own; with ``n`` that by the deviations' upper 80 %
+    limits, too; for ``delta``, the seeds needed by both. Level, size and side of the family are
+    the pilot's unless the planned study's are given. The pilot's own difference is never used:
+    planning by it overstates the power.
 
     Raises:
         ValueError: The folder is no results folder, or a comparison lacks two runs per arm.
     """
     study = load_study(folder / "study.toml")
     family = study.family
-    share = family.alpha / study.family_size
+    share = (family.alpha if alpha is None else alpha) / (family_size or study.family_size)
+    side = alternative or family.alternative
     rows, smallest = [], np.inf
     for sample in samples(load_runs(folder), study, family.metric, family.split):
-        n = min(len(sample.treatment), len(sample.baseline))
-        if n < 2:
+        arms = sample.treatment, sample.baseline
+        own = min(map(len, arms))
+        if own < 2:
             raise ValueError(
                 f"{folder}: {sample.comparison.name!r} has an arm with fewer than two finished "
                 "runs; a pilot needs two to show a spread"
             )
-        sd_x, sd_y = (float(np.std(a, ddof=1)) for a in (sample.treatment, sample.baseline))
-        sizes = (sd_x, len(sample.treatment), sd_y, len(sample.baseline))
-        row: dict[str, Any] = {
+        spreads = [(float(np.std(arm, ddof=1)), len(arm)) for arm in arms]
+        row = {
             "comparison": sample.comparison.name,
-            "sd_treatment": sd_x,
-            "sd_baseline": sd_y,
-            "minimum_detectable": minimum_detectable(
-                *sizes, target_power, share, family.alternative
-            ),
+            **_detected(spreads, n, target_power, share, side),
         }
         if delta is not None:
-            plan = plan_from_pilot(delta, *sizes, target_power, share, family.alternative)
-            row |= {
-                "seeds_needed": plan.seeds,
-                "exact_power": plan.exact_power,
-                "seeds_cautious": plan.seeds_cautious,
-            }
+            row |= _needed(spreads, delta, target_power, share, side)
         rows.append(row)
-        smallest = min(smallest, n)
-    return pd.DataFrame(rows), _warnings(smallest, delta)
+        smallest = min(smallest, own)
+    return pd.DataFrame(rows), _warnings(smallest, delta, n)
+
+
+def _detected(
+    spreads: list[tuple[float, int]], n: int | None, target: float, share: float, side: Alternative
+) -> dict[str, float]:
+    """Return both deviations and what ``n`` seeds detect, or as many as there are."""
+    (sd_x, n_x), (sd_y, n_y) = spreads
+    row = {"sd_treatment": sd_x, "sd_baseline": sd_y}
+    if n is None:
+        return row | {
+            "minimum_detectable": minimum_detectable(sd_x, n_x, sd_y, n_y, target, share, side)
+        }
+    upper_x, upper_y = (upper_sd(sd, count) for sd, count in spreads)
+    return row | {
+        "seeds": n,
+        "minimum_detectable": minimum_detectable(sd_x, n, sd_y, n, target, share, side),
+        "detectable_cautious": minimum_detectable(upper_x, n, upper_y, n, target, share, side),
+    }
+
+
+def _needed(
+    spreads: list[tuple[float, int]], delta: float, target: float, share: float, side: Alternative
+) -> dict[str, float]:
+    (sd_x, n_x), (sd_y, n_y) = spreads
+    plan = plan_from_pilot(delta, sd_x, n_x, sd_y, n_y, target, share, side)
+    return {
+        "seeds_needed": plan.seeds,
+        "exact_power": plan.exact_power,
+        "seeds_cautious": plan.seeds_cautious,
+    }
 
 
 def as_text(rows: pd.DataFrame) -> str:
@@ -116,13 +148,16 @@ def as_text(rows: pd.DataFrame) -> str:
     return rows.to_string(index=False, float_format=lambda value: f"{value:.4g}")
 
 
-def _warnings(smallest: float, delta: float | None) -> list[str]:
+def _warnings(smallest: float, delta: float | None, n: int | None) -> list[str]:
     found = []
     if smallest < SMALL_PILOT:
         found.append(
             f"the pilot has arms of {smallest:.0f} runs, so its deviations are known only roughly; "
-            "plan by seeds_cautious, which takes their upper 80 % limits"
+            "plan by the cautious columns, which take their upper 80 % limits"
         )
-    if delta is None:
-        found.append("give --delta, the difference that would matter to you, for the seeds needed")
+    if delta is None and n is None:
+        found.append(
+            "give --delta, the difference that would matter to you, for the seeds needed, or "
+            "--seeds for what so many can detect"
+        )
     return found

@@ -105,9 +105,9 @@ def random_effects(
         raise ValueError("A standard error must be positive; a constant cell cannot be pooled.")
     tau_squared = _paule_mandel(effect, se**2)
     weight = 1 / (se**2 + tau_squared)
-    mean = float(weight @ effect / weight.sum())
+    mean, squares = _weighted(effect, weight)
     df = len(effect) - 1.0
-    spread = math.sqrt(float(weight @ (effect - mean) ** 2) / (df * float(weight.sum())))
+    spread = math.sqrt(squares / (df * math.fsum(weight)))
     if spread == 0:
         raise ValueError("Every cell has the same difference, so the cells have no spread to pool.")
     reach = -float(quantile((1 - confidence) / 2, df)) * spread
@@ -176,13 +176,20 @@ def _cells(values: ArrayLike, name: str) -> FloatArray:
     return array
 
 
+def _weighted(effect: FloatArray, weight: FloatArray) -> tuple[float, float]:
+    """Return the weighted mean and the weighted squares about it.
+
+    Summed exactly: otherwise the last digits depend on how many numbers a processor adds at once.
+    """
+    mean = math.fsum(weight * effect) / math.fsum(weight)
+    return mean, math.fsum(weight * (effect - mean) ** 2)
+
+
 def _paule_mandel(effect: FloatArray, variance: FloatArray) -> float:
     """Variance between cells at which the weighted squares equal their expectation."""
 
     def excess(tau_squared: float) -> float:
-        weight = 1 / (variance + tau_squared)
-        mean = weight @ effect / weight.sum()
-        return float(weight @ (effect - mean) ** 2) - (len(effect) - 1)
+        return _weighted(effect, 1 / (variance + tau_squared))[1] - (len(effect) - 1)
 
     if excess(0.0) <= 0:
         return 0.0

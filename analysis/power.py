@@ -200,7 +200,7 @@ def plan_from_pilot(
     >>> plan.seeds, plan.seeds_cautious, plan.small_pilot
     (14, 57, True)
     """
-    upper_x, upper_y = _upper_sd(sd_x, n_x), _upper_sd(sd_y, n_y)
+    upper_x, upper_y = upper_sd(sd_x, n_x), upper_sd(sd_y, n_y)
     seeds = seeds_needed(delta, sd_x, sd_y, target_power, alpha, alternative)
     return PilotPlan(
         seeds=seeds,
@@ -212,7 +212,14 @@ def plan_from_pilot(
     )
 
 
-def _upper_sd(sd: float, n: int, confidence: float = 0.8) -> float:
+def upper_sd(sd: float, n: int, confidence: float = 0.8) -> float:
+    """Return the upper confidence limit of a deviation that n normal values showed.
+
+    Raises ValueError for fewer than two values.
+
+    >>> round(upper_sd(0.1, n=6), 4)
+    0.1461
+    """
     if n < 2:
         raise ValueError(f"A pilot needs at least two runs per arm; got {n}.")
     return sd * math.sqrt((n - 1) / special.chdtri(n - 1, confidence))

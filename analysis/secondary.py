@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -11,6 +11,11 @@ from .family import Comparison
 from .student import quantile
 from .study import Study
 
+if TYPE_CHECKING:
+    from .pooled import MixedModel
+
+ESTIMATES = ("difference", "ci_low", "ci_high", "p")
+FITTED_DIGITS = 8  # later ones differ from processor to processor
 COLUMNS = [
     *("comparison", "metric", "split", "method", "cells", "difference", "ci_level"),
     *("ci_low", "ci_high", "p", "alternative", "note"),
@@ -39,9 +44,6 @@ def pooled_evidence(
 def _pool(
     name: str, metric: str, split: str, rows: pd.DataFrame, table: pd.DataFrame, study: Study
 ) -> list[dict[str, Any]]:
-    # statsmodels takes a second to import, and few studies pool.
-    from .pooled import mixed_model, random_effects, sign_consistency
-
     mine = [c for c in study.declared_comparisons() if c.name.startswith(f"{name} [")]
     cells = rows[rows["comparison"].isin([c.name for c in mine]) & rows["p"].notna()]
     left_out = len(mine) - len(cells)
@@ -56,31 +58,46 @@ def _pool(
     }
     if len(cells) < 2:
         return [common | {"method": "none", "note": "fewer than two cells have a test"}]
+    runs = _runs(table, [c for c in mine if c.name in set(cells["comparison"])], metric, split)
+    return [
+        common | row | {"note": "; ".join(filter(None, [excluded, row["note"]]))}
+        for row in _pooled_rows(cells, runs, study)
+    ]
+
+
+def _pooled_rows(cells: pd.DataFrame, runs: pd.DataFrame, study: Study) -> Iterator[dict[str, Any]]:
+    # statsmodels takes a second to import, and few studies pool.
+    from .pooled import mixed_model, random_effects, sign_consistency
+
     level, alternative = 1 - study.family.alpha, study.family.alternative
     signs = sign_consistency(cells["difference"], alternative)
     side = "on one side" if alternative == "two-sided" else "on the declared side"
-    on_side = f"{signs.on_side} of {signs.cells} cells {side}"
+    yield {
+        "method": "sign consistency",
+        "ci_level": level,
+        "p": signs.p,
+        "note": f"{signs.on_side} of {signs.cells} cells {side}",
+    }
     # Not difference / t, which is 0 / 0 where two means are equal.
     half = (cells["ci_high"] - cells["ci_low"]) / 2
     se = half / -quantile(study.family.alpha / 2, cells["df"].to_numpy(dtype=float))
     effects = random_effects(cells["difference"], se, alternative, level)
-    kept = [c for c in mine if c.name in set(cells["comparison"])]
-    runs = _runs(table, kept, metric, split)
+    yield {
+        "method": "random effects (Hartung-Knapp)",
+        "ci_level": level,
+        "note": f"tau {effects.tau:.3g}",
+        **{key: getattr(effects, key) for key in ESTIMATES},
+    }
     fit = mixed_model(runs["value"], runs["treated"], runs["cell"], runs["seed"], level)
-    pooled = [
-        ("sign consistency", math.nan, math.nan, math.nan, signs.p, on_side),
-        ("random effects (Hartung-Knapp)", effects.difference, effects.ci_low, effects.ci_high,
-         effects.p, f"tau {effects.tau:.3g}"),
-        ("mixed model", fit.difference, fit.ci_low, fit.ci_high, fit.p,
-         "; ".join(["two-sided", *fit.notes])),
-    ]  # fmt: skip
-    return [
-        common
-        | {"method": method, "difference": difference, "ci_level": level}
-        | {"ci_low": low, "ci_high": high, "p": p}
-        | {"note": "; ".join(filter(None, [excluded, note]))}
-        for method, difference, low, high, p, note in pooled
-    ]
+    yield {"method": "mixed model", "ci_level": level, **_fitted(fit)}
+
+
+def _fitted(fit: MixedModel) -> dict[str, Any]:
+    """Return the digits of a fit that its stopping rule vouches for, and none of a failed one."""
+    if not fit.converged:
+        return {"note": "two-sided; the fit did not converge, so it has no figures"}
+    figures = {key: float(f"{getattr(fit, key):.{FITTED_DIGITS}g}") for key in ESTIMATES}
+    return figures | {"note": "; ".join(["two-sided", *fit.notes])}
 
 
 def _runs(

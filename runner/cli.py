@@ -172,9 +172,15 @@ def power(
     delta: Annotated[float | None, typer.Option(min=0, help="Difference that matters.")] = None,
     pilot: Annotated[Path | None, typer.Option(help="Results folder of a pilot.")] = None,
     target: Annotated[float, typer.Option(min=0, max=1, help="Power wanted.")] = 0.8,
-    alpha: Annotated[float, typer.Option(min=0, max=1, help="Level of the family.")] = 0.05,
-    family_size: Annotated[int, typer.Option(min=1, help="Declared comparisons.")] = 1,
-    alternative: Annotated[Side, typer.Option(help="Side of the test.")] = Side.less,
+    alpha: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Level of the family: 0.05, or the pilot's.")
+    ] = None,
+    family_size: Annotated[
+        int | None, typer.Option(min=1, help="Declared comparisons: 1, or the pilot's.")
+    ] = None,
+    alternative: Annotated[
+        Side | None, typer.Option(help="Side of the test: less, or the pilot's.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Tell seeds needed, power and the smallest detectable difference."""
@@ -184,14 +190,16 @@ def power(
         if (sd is None) == (pilot is None):
             raise ValueError("give either --sd, a deviation over seeds, or --pilot, a folder")
         warnings: list[str] = []
-        if pilot is not None:
-            rows, warnings = from_pilot(pilot, delta=delta, target_power=target)
-        else:
+        family = {"alpha": alpha, "family_size": family_size, "alternative": alternative}
+        given = {key: value for key, value in family.items() if value is not None}
+        plan = {"n": seeds, "delta": delta, "target_power": target, **given}
+        if pilot is None:
             assert sd is not None
-            rows = from_numbers(
-                sd, sd_baseline, n=seeds, delta=delta, target_power=target, alpha=alpha,
-                family_size=family_size, alternative=alternative.value,
-            )  # fmt: skip
+            rows = from_numbers(sd, sd_baseline, **plan)
+        elif sd_baseline is None:
+            rows, warnings = from_pilot(pilot, **plan)
+        else:
+            raise ValueError("--sd-baseline goes with --sd; a pilot's deviations are its own")
     for warning in warnings:
         typer.echo(f"note: {warning}", err=True)
     if as_json:

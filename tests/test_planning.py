@@ -9,7 +9,7 @@ import pytest
 
 import analysis
 from analysis.planning import from_numbers, from_pilot
-from analysis.power import exact_power
+from analysis.power import exact_power, upper_sd
 from analysis.records import write_atomically
 
 CQK = Path(sys.executable).with_name("cqk")
@@ -62,6 +62,28 @@ def test_a_pilot_gives_its_deviations_and_never_uses_its_own_difference(pilot):
     assert again["seeds_needed"].tolist() == rows["seeds_needed"].tolist()
 
 
+def test_a_pilot_tells_what_the_planned_study_detects_by_the_plans_own_family(pilot):
+    rows, warnings = from_pilot(pilot, n=6, alpha=0.1, family_size=8, alternative="two-sided")
+    (row,) = rows.to_dict("records")
+    spreads = row["sd_treatment"], row["sd_baseline"]
+    upper = [upper_sd(sd, 3) for sd in spreads]
+    for sds, column in ((spreads, "minimum_detectable"), (upper, "detectable_cautious")):
+        expected = analysis.minimum_detectable(sds[0], 6, sds[1], 6, 0.8, 0.1 / 8, "two-sided")
+        assert row[column] == expected
+    assert row["seeds"] == 6
+    assert not any("--delta" in warning for warning in warnings)
+    own = from_pilot(pilot, n=6)[0]["minimum_detectable"].item()
+    assert own == analysis.minimum_detectable(spreads[0], 6, spreads[1], 6)
+
+
+def test_the_command_hands_every_option_to_the_pilots_plan(pilot):
+    options = ["--seeds", "6", "--alpha", "0.1", "--family-size", "8", "--alternative", "two-sided"]
+    command = [CQK, "power", "--pilot", pilot, *options, "--json"]
+    document = json.loads(subprocess.run(command, capture_output=True).stdout)
+    rows, warnings = from_pilot(pilot, n=6, alpha=0.1, family_size=8, alternative="two-sided")
+    assert document == {"rows": rows.to_dict("records"), "notes": warnings}
+
+
 def test_a_pilot_of_one_run_shows_no_spread(pilot):
     kept = [line for line in RUNS.splitlines() if ",2," not in line and ",3," not in line]
     write_atomically(pilot / "runs.csv", "\n".join(kept) + "\n")
@@ -82,7 +104,14 @@ def test_the_command_prints_rows_or_one_json_document():
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--sd", "0.1", "--pilot", "x"], ["--sd", "0"], ["--pilot", "absent"]]
+    "arguments",
+    [
+        [],
+        ["--sd", "0.1", "--pilot", "x"],
+        ["--sd", "0"],
+        ["--pilot", "absent"],
+        ["--pilot", ".", "--sd-baseline", "0.1"],
+    ],
 )
 def test_unusable_numbers_end_in_one_sentence(arguments, tmp_path):
     ended = subprocess.run([CQK, "power", *arguments], capture_output=True, text=True, cwd=tmp_path)

@@ -75,6 +75,16 @@ def balanced(cells, seeds, seed, sd_cell=3.0, sd_seed=0.5, sd_residual=0.2):
     return value, treated, cell, chosen
 
 
+def test_pooled_figures_are_the_same_to_the_last_digit_in_any_order_of_cells():
+    rng = np.random.default_rng(11)
+    effect, se = rng.normal(0.1, 0.5, 31), rng.uniform(0.01, 2.0, 31)
+    found = random_effects(effect, se)
+    assert found.tau > 0
+    for _ in range(20):
+        order = rng.permutation(31)
+        assert random_effects(effect[order], se[order]) == found
+
+
 def test_a_balanced_mixed_model_is_the_analysis_of_variance():
     cells, seeds = 5, 7
     value, treated, cell, chosen = balanced(cells, seeds, seed=3)

@@ -1,12 +1,14 @@
 """Pooled evidence: declared, over grid cells, in a file of its own, and never a verdict."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.compare import compare
-from analysis.pooled import random_effects, sign_consistency
-from analysis.secondary import COLUMNS, pooled_evidence
+from analysis.pooled import MixedModel, random_effects, sign_consistency
+from analysis.secondary import COLUMNS, _fitted, pooled_evidence
 from analysis.study import parse_study
 from analysis.table import tidy
 
@@ -29,7 +31,11 @@ def table(shift=-0.05, lost=()):
             "split": "valid",
             "metric": "loss",
             "status": "done",
-            "value": 3 + seq_len / 100 + (shift if arm == "new" else 0) + rng.normal(0, 0.03),
+            "value": 3
+            + seq_len / 100
+            + seed / 20
+            + (shift if arm == "new" else 0)
+            + rng.normal(0, 0.03),
         }
         for seq_len in (8, 16, 32)
         for lr in (0.1, 0.2)
@@ -60,6 +66,17 @@ def test_the_pooled_rows_are_those_of_the_methods_by_themselves():
     assert by_method.loc["mixed model", "difference"] == pytest.approx(
         rows["difference"].mean(), rel=1e-6
     )
+
+
+def test_a_fit_that_did_not_converge_has_no_figures():
+    figures = dict.fromkeys(("difference", "se", "p", "ci_low", "ci_high"), 1.2345678912345)
+    fit = MixedModel(**figures, sd_cell=0, sd_seed=0, sd_residual=1, converged=True, notes=("n",))
+    assert _fitted(fit) == {
+        **dict.fromkeys(("difference", "ci_low", "ci_high", "p"), 1.2345679),
+        "note": "two-sided; n",
+    }
+    (note,) = _fitted(replace(fit, converged=False)).values()
+    assert "did not converge" in note
 
 
 def test_a_cell_without_a_test_is_left_out_and_told():
