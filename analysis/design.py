@@ -52,7 +52,8 @@ class Train(Section):
     ``determinism = "auto"`` is strict on a CPU and warns on a GPU. ``qk_lr_factor`` multiplies the
     rate of the projections that make queries and keys: the control for a coupling, which changes
     how fast those two learn. ``diagnostics`` records what the heads do at the start, at the end and
-    at the steps of ``evaluate_every``; it changes no outcome and no run's id.
+    at the steps of ``evaluate_every``, or without it at each quarter; it changes no outcome and no
+    run's id.
     """
 
     seq_len: Positive

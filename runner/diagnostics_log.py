@@ -19,6 +19,9 @@ from .writing import writing
 SAMPLED_ROWS = 8
 """Rows of the validation split that every step is measured on."""
 
+PARTS = 4
+"""A training without validations between is recorded at the ends of so many parts."""
+
 
 class DiagnosticsLog:
     """Measures a model in training on a fixed sample of the validation split, and keeps the record.
@@ -27,17 +30,19 @@ class DiagnosticsLog:
     """
 
     def __init__(self, path: Path, source: Source, schedule: Train, device: str) -> None:
-        self._path, self._every, self._last = path, schedule.evaluate_every, schedule.steps
+        self._path = path
+        every = schedule.evaluate_every or max(schedule.steps // PARTS, 1)
+        self._due = {*range(0, schedule.steps, every), schedule.steps}
         sample_bt = source.sample(SAMPLED_ROWS, schedule.seq_len)
         self._ids_bt = torch.from_numpy(sample_bt).to(device)
 
     def record_if_due(self, step: int, model: Transformer) -> None:
-        """Record the start, the end and every step of ``evaluate_every``.
+        """Record the start, the end and every step of ``evaluate_every``, by default four parts.
 
         What stands of this step or a later one is replaced, so that a run that is resumed from an
         earlier checkpoint leaves what an uninterrupted one does.
         """
-        if step not in (0, self._last) and (not self._every or step % self._every):
+        if step not in self._due:
             return
         lines = [
             {"step": step, "layer": layer, "quantity": quantity, "values": _plain(values.tolist())}

@@ -74,11 +74,11 @@ def test_the_start_the_end_and_every_validation_are_recorded(make):
     assert drift[0] == [0.0, 0.0]
     assert all(value > 0 for value in drift[12])
     assert len({(x["step"], x["layer"], x["quantity"]) for x in lines}) == len(lines)
-    only_ends = make("diagnostics = true")
-    execute(only_ends)
-    assert {line["step"] for line in lines_of(only_ends)} == {0, 12}
+    quarters = make("diagnostics = true")
+    execute(quarters)
+    assert list(dict.fromkeys(x["step"] for x in lines_of(quarters))) == [0, 3, 6, 9, 12]
     last = [line for line in lines if line["step"] == 12]
-    assert last == [line for line in lines_of(only_ends) if line["step"] == 12]
+    assert last == [line for line in lines_of(quarters) if line["step"] == 12]
 
 
 @pytest.mark.parametrize("kept_every", [3, 4, 5, 100])
@@ -177,4 +177,4 @@ def test_a_task_is_measured_on_its_own_rows(small_study, tmp_path):
     plan = read(str(study), tmp_path / "tasks")
     folder = create_folder(plan.results, plan.runs[1])
     assert execute(folder).status == "done", folder.attempts()[-1]
-    assert {line["step"] for line in lines_of(folder)} == {0, 12}
+    assert {line["step"] for line in lines_of(folder)} == {0, 3, 6, 9, 12}
