@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from . import archive, diagnostics, tables
+from . import archive, cost, diagnostics, tables
 from .compare import compare, simultaneous_intervals
 from .freeze import Amendment, amendments
 from .hygiene import known_flags, provenance
@@ -212,6 +212,7 @@ def _context(source: Source, pooled: pd.DataFrame | None) -> ReportContext:
         pooled=[] if pooled is None else tables.records(pooled),
         curves=source.curves,
         diagnostics=source.diagnostics,
+        costs=cost.from_records(source.records),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import pandas as pd
 
-from . import anatomy, diagnostics, points, tables, wording
+from . import anatomy, cost, diagnostics, points, tables, wording
 
 if TYPE_CHECKING:
     from .gallery import Drawn
@@ -67,7 +67,7 @@ class ReportContext:
     `run_counts` maps a status (done, diverged, failed, missing) to a number of runs;
     `flag_explanations` maps a flag to a sentence that ends in what it does to the verdict;
     `curves`, when given, has the columns run_id, arm, seed, step, tokens, split, metric, value,
-    and `diagnostics` those of diagnostics.columns;
+    `diagnostics` those of diagnostics.columns, and `costs` those of cost.from_records;
     `pooled` are rows of secondary evidence over grid cells, which decide nothing.
     """
 
@@ -85,6 +85,7 @@ class ReportContext:
     pooled: Sequence[Record] = ()
     curves: pd.DataFrame | None = None
     diagnostics: pd.DataFrame | None = None
+    costs: pd.DataFrame | None = None
 
 
 def write_report(
@@ -111,6 +112,8 @@ def write_report(
     heads = anatomy.per_run(context.diagnostics, runs)
     of_heads, more = _heads(out / "tables", heads)
     written += more
+    costs, more = _costs(out / "tables", context.costs, runs, family)
+    written += more
     folder = out / "figures"
     drawn = _draw(folder, runs, comparisons, summary, family, context, heads) if figures else []
     view = {
@@ -118,6 +121,8 @@ def write_report(
         "arms": arms,
         "heads": of_heads,
         "heads_introduction": anatomy.INTRODUCTION,
+        "costs": costs,
+        "costs_introduction": cost.INTRODUCTION,
         "figures": [_figure(figure) for figure in drawn],
         "files": _links(out, written, drawn),
         "context": context,
@@ -260,6 +265,20 @@ def _heads(folder: Path, heads: pd.DataFrame | None) -> tuple[tables.Table | Non
     rows = anatomy.summary(heads)
     table = anatomy.table(rows)
     return table, tables.write(folder / "heads", table, rows)
+
+
+def _costs(
+    folder: Path, costs: pd.DataFrame | None, runs: pd.DataFrame, family: FamilyDeclaration
+) -> tuple[tables.Table | None, list[Path]]:
+    """Write the table of what treatments cost; return it with its files, or nothing at all."""
+    if costs is None:
+        return None, []
+    pairs = [{"treatment": c.treatment, "baseline": c.baseline} for c in family.comparisons]
+    rows = cost.ratios(costs, runs, pairs)
+    if rows.empty:
+        return None, []
+    table = cost.table(rows)
+    return table, tables.write(folder / "cost", table, rows)
 
 
 def _draw(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import sys
 import warnings
 from contextlib import nullcontext
 
@@ -38,3 +40,11 @@ def autocast(device: str, precision: str) -> torch.autocast | nullcontext[None]:
     if precision == "float32":
         return nullcontext()
     return torch.autocast(torch.device(device).type, dtype=getattr(torch, precision))
+
+
+def peak_memory_bytes(device: str) -> int:
+    """Return the most memory this process has held: on its GPU, or the whole process on a CPU."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux KiB

@@ -83,7 +83,7 @@ def _attempt(
             progress=progress,
         )
         assert outcome is not None
-        folder.publish(_result(folder, outcome, begun))
+        folder.publish(_result(folder, outcome, begun, group))
         folder.sweep()
     except Stopped as stopped:
         folder.end_attempt(attempt, STOPPED, **_graphs(settings))
@@ -105,7 +105,7 @@ def _graphs(settings: RunSettings) -> dict[str, int]:
     return compiled.report() if settings.train.compile else {}
 
 
-def _result(folder: RunFolder, outcome: Outcome, begun: float) -> Result:
+def _result(folder: RunFolder, outcome: Outcome, begun: float, group: Group) -> Result:
     spec = folder.read_spec()
     return Result(
         run_id=spec.run_id,
@@ -120,5 +120,9 @@ def _result(folder: RunFolder, outcome: Outcome, begun: float) -> Result:
         data_fingerprint=outcome.data_fingerprint,
         weights_sha256=outcome.weights_sha256,
         reason=outcome.reason,
-        timing={**outcome.seconds, "attempt_seconds": time.perf_counter() - begun},
+        timing={
+            **outcome.seconds,
+            "attempt_seconds": time.perf_counter() - begun,
+            "peak_memory_bytes": device.peak_memory_bytes(group.device),
+        },
     )
