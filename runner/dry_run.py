@@ -35,6 +35,8 @@ from .progress import spoken
 from .settings import RunSettings
 from .study_run import StudyPlan, slots_of
 
+SUSTAINED_FLOPS = 1e14  # per second: about a quarter of a data-centre GPU's peak in bfloat16
+WEEK_SECONDS = 7 * 24 * 3600
 MEASURING_SECONDS = 1.0  # after that, further shapes are given the pace of those measured
 
 
@@ -78,6 +80,9 @@ class DryRun:
             f"{len(self.runs)} runs, {missing} missing: {tokens:,} tokens to train, {flops:.2e} "
             f"FLOPs; about {spoken(self.seconds)} at this machine's pace, {self.slots} at a time"
         )
+        if self.seconds > WEEK_SECONDS:
+            hours = flops / SUSTAINED_FLOPS / 3600
+            total += f"; {hours:,.1f} h of a device that sustains 100 TFLOP/s"
         lines = [*map(_row_text, self.runs), "", *map(_kind_text, self.kinds), "", total]
         lines += [self.notice] if self.notice else []
         return "\n".join(lines + [f"\n{script}" for script in self.scripts])

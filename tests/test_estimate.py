@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from runner import attention, dry_run, estimate
 from runner.activations import activation_bytes
 from runner.cli import app
-from runner.estimate import cost, footprint, pace
+from runner.estimate import Cost, cost, footprint, pace
 from runner.learner import build_model
 from runner.optim import build_optimizer
 from runner.presets import PRESETS
@@ -213,6 +213,13 @@ def test_a_pace_is_measured_on_a_model_cut_down(monkeypatch):
     assert 0 < found.seconds_per_flop < 1e-6
     assert found.seconds(cost(given, 1000)) > 0
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(3600.0, False), (8 * 24 * 3600.0, True)])
+def test_what_this_machine_cannot_carry_is_told_in_hours_of_a_gpu(seconds, told):
+    kind = dry_run.Kind("a", {}, 3, 2, Cost(1000, 10, 100, 1.8e17, 4096), seconds / 2)
+    text = dry_run.DryRun("s", [], [kind], 1, seconds, []).text()
+    assert ("; 1.0 h of a device that sustains 100 TFLOP/s" in text) == told
 
 
 def shown(*arguments):
