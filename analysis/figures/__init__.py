@@ -1,0 +1,27 @@
+"""Figures of a report: each draws rows that were computed elsewhere and returns Figures.
+
+The only place that knows matplotlib and seaborn. Figures are objects and not pyplot's: nothing is
+left open, and the caller's own plotting state is not touched. More than PAGE rows make more pages.
+"""
+
+from .cells import by_distance, gain, grid_map
+from .heads import lines, stacks
+from .runs import curves, seeds
+from .style import PAGE, save
+from .verdicts import MARKS, differences, family, p_ladder
+
+__all__ = [
+    "MARKS",
+    "PAGE",
+    "by_distance",
+    "curves",
+    "differences",
+    "family",
+    "gain",
+    "grid_map",
+    "lines",
+    "p_ladder",
+    "save",
+    "seeds",
+    "stacks",
+]

@@ -1,0 +1,147 @@
+"""Figures of runs: every seed with its arm's mean, and learning curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from .. import digits
+from .style import (
+    COLOURS,
+    GREY,
+    INK,
+    PAGE,
+    STYLE,
+    WIDTH_INCHES,
+    pages,
+    short,
+    with_unit,
+    wrap,
+)
+
+
+def seeds(runs: pd.DataFrame, summary: pd.DataFrame, metric: str) -> list[Figure]:
+    """Draw every run as a point with each arm's mean and interval, a panel per cell and split.
+
+    Both frames have the columns cell, split and arm; `runs` also value, `summary` also runs, n,
+    mean, ci_low and ci_high. Every panel has an axis of its own.
+    """
+    panels = [
+        (str(cell), list(page))
+        for cell, group in summary.groupby("cell", sort=False)
+        for page in pages(list(dict.fromkeys(group["arm"])))
+    ]
+    return [_seed_page(page, runs, summary, metric) for page in _filled(panels)]
+
+
+def curves(bands: pd.DataFrame, metric: str) -> list[Figure]:
+    """Draw mean curves with their band over seeds: a panel per cell, a colour per arm.
+
+    `bands` has the columns of curves.band and `cell`. The vertical axis starts where the curves
+    are after a quarter of the tokens, since the first steps would flatten all that follows.
+    """
+    cells = list(dict.fromkeys(bands["cell"]))
+    return [
+        _curve_page(cells[start : start + 6], bands, metric) for start in range(0, len(cells), 6)
+    ]
+
+
+def _filled(panels: Sequence[tuple[str, list[str]]]) -> Iterator[list[tuple[str, list[str]]]]:
+    """Put panels on pages of at most PAGE arms."""
+    page: list[tuple[str, list[str]]] = []
+    for panel in panels:
+        if page and sum(len(arms) for _, arms in [*page, panel]) > PAGE:
+            yield page
+            page = []
+        page.append(panel)
+    if page:
+        yield page
+
+
+def _seed_page(
+    page: Sequence[tuple[str, list[str]]], runs: pd.DataFrame, summary: pd.DataFrame, metric: str
+) -> Figure:
+    splits = list(dict.fromkeys(summary["split"]))
+    heights = [0.6 + 0.42 * len(arms) for _, arms in page]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_INCHES, 0.3 + sum(heights)), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(len(page), len(splits), squeeze=False, height_ratios=heights)
+        for (cell, arms), line in zip(page, grid, strict=True):
+            for split, axes in zip(splits, line, strict=True):
+                here, those = (
+                    frame[(frame["cell"] == cell) & (frame["split"] == split)]
+                    for frame in (summary, runs)
+                )
+                labels = _seed_panel(axes, arms, those, here)
+                axes.set_yticks(range(len(arms)), labels if axes is line[0] else [""] * len(arms))
+                # The cell's line may run over the next panel, whose own first line is empty.
+                first = f"{cell if axes is line[0] else ''}\n" if cell else ""
+                axes.set_title(first + split)
+        figure.supxlabel(with_unit(metric), fontsize=8)
+    return figure
+
+
+def _seed_panel(axes: Any, arms: list[str], runs: pd.DataFrame, summary: pd.DataFrame) -> list[str]:
+    """Draw one panel and return the arms' labels, which count the runs without a value."""
+    rows = {row["arm"]: row for row in summary.to_dict("records")}
+    labels = []
+    for position, arm in enumerate(arms):
+        row = rows.get(arm, {"runs": 0, "n": 0, "ci_low": None})
+        values = runs.loc[runs["arm"] == arm, "value"].dropna()
+        axes.plot(values, [position + 0.25] * len(values), ".", color=GREY, markersize=5)
+        if not digits.missing(row["ci_low"]):
+            axes.plot([row["ci_low"], row["ci_high"]], [position] * 2, color=INK, linewidth=2)
+        if row["n"]:
+            axes.plot(row["mean"], position, "D", color=INK, markersize=5)
+        short = "" if row["n"] == row["runs"] else f"\n({row['n']} of {row['runs']} runs)"
+        labels.append(wrap(str(arm), 18) + short)
+    axes.set_ylim(len(arms) - 0.5, -0.5)
+    axes.locator_params(axis="x", nbins=3)
+    axes.grid(axis="y", visible=False)
+    return labels
+
+
+def _curve_page(cells: Sequence[str], bands: pd.DataFrame, metric: str) -> Figure:
+    columns = min(2, len(cells))
+    rows = -(-len(cells) // columns)
+    arms, splits = (list(dict.fromkeys(bands[column])) for column in ("arm", "split"))
+    colours = {arm: COLOURS[i % len(COLOURS)] for i, arm in enumerate(arms)}
+    dashes = {split: ("-", "--", ":", "-.")[i % 4] for i, split in enumerate(splits)}
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_INCHES, 1.0 + 2.4 * rows), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(rows, columns, squeeze=False).flat
+        for cell, axes in zip(cells, grid, strict=False):
+            _curve_panel(axes, bands[bands["cell"] == cell], colours, dashes)
+            axes.set_title(wrap(cell, 38))
+        for axes in grid:
+            axes.set_visible(False)
+        handles = [Line2D([], [], color=c, label=wrap(arm, 60)) for arm, c in colours.items()]
+        handles += [Line2D([], [], color=INK, ls=d, label=split) for split, d in dashes.items()]
+        figure.legend(handles=handles, loc="outside upper left", ncols=2)
+        figure.supylabel(with_unit(metric), fontsize=8)
+        figure.supxlabel("tokens", fontsize=8)
+    return figure
+
+
+def _curve_panel(
+    axes: Any, bands: pd.DataFrame, colours: Mapping[Any, Any], dashes: Mapping[Any, str]
+) -> None:
+    for (arm, split), line in bands.groupby(["arm", "split"], sort=False):
+        axes.fill_between(line["tokens"], line["low"], line["high"], color=colours[arm],
+                          alpha=0.2, linewidth=0)  # fmt: skip
+        axes.plot(line["tokens"], line["mean"], dashes[split], color=colours[arm], linewidth=1.2)
+    late = bands[bands["tokens"] >= bands["tokens"].max() / 4]
+    low, high = late["mean"].min(), late["mean"].max()
+    if high > low:
+        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.locator_params(axis="x", nbins=5)
