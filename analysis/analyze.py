@@ -17,7 +17,8 @@ from .compare import compare, simultaneous_intervals
 from .freeze import Amendment, amendments
 from .hygiene import known_flags, provenance
 from .records import RunRecord, read_lines, read_plan, read_runs, write_atomically
-from .report import DeclaredComparison, FamilyDeclaration, ReportContext, write_report
+from .report import write_report
+from .report_context import DeclaredComparison, FamilyDeclaration, ReportContext
 from .secondary import pooled_evidence
 from .study import Study, load_study
 from .table import from_records, load_runs, tidy

@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.report import DeclaredComparison, FamilyDeclaration, ReportContext, write_report
+from analysis.report import write_report
+from analysis.report_context import DeclaredComparison, FamilyDeclaration, ReportContext
 
 ARMS = ("plain", "affine", "gated|x", "slow_arm")
 PAIRS = (("affine", "plain"), ("gated|x", "plain"), ("slow_arm", "plain"))
