@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from readme_tree import ROOT, tree, with_tree
+from readme_parts import ROOT, tree, with_tables, with_tree
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -25,8 +25,17 @@ def cqk(*arguments, cwd):
     return subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=cwd)
 
 
+def test_tables_of_results_are_those_in_results():
+    assert with_tables(README) == README, "run python tests/readme_parts.py"
+    one = "<!-- results/recall-map/tables/verdicts.md -->\nold\n<!-- end of table -->"
+    written = with_tables(f"{one} between {one}")
+    assert "old" not in written
+    assert written.count("| comparison |") == 2
+    assert with_tables(written) == written
+
+
 def test_the_tree_is_what_the_modules_say_of_themselves():
-    assert with_tree(README) == README, "run python tests/readme_tree.py"
+    assert with_tree(README) == README, "run python tests/readme_parts.py"
     assert len(tree().splitlines()) == len(set(tree().splitlines())) > 50
 
 

@@ -1,15 +1,17 @@
-"""Writes the README's tree from the first line of every module, so that it cannot drift.
+"""Writes the README's tree and tables of results from what they tell of, so that none can drift.
 
-Run it after adding or renaming a file: python tests/readme_tree.py
+Run it after a module or a result has changed: python tests/readme_parts.py
 """
 
 import ast
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 BEGIN, END = "<!-- tree -->\n```text\n", "```\n<!-- end of tree -->"
 WIDTH = 36
+TABLE = re.compile(r"(<!-- (results/\S+\.md) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
 def purpose(path: Path) -> str:
@@ -38,5 +40,16 @@ def with_tree(text: str) -> str:
     return before + BEGIN + tree() + END + rest.split(END, 1)[1]
 
 
+def with_tables(text: str) -> str:
+    """Return the README's text with every table of results/ that it shows in its place."""
+
+    def placed(match: re.Match[str]) -> str:
+        table = (ROOT / match[2]).read_text(encoding="utf-8")
+        return f"{match[1]}\n{table.strip()}\n\n{match[3]}"
+
+    return TABLE.sub(placed, text)
+
+
 if __name__ == "__main__":
-    README.write_text(with_tree(README.read_text(encoding="utf-8")), encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
+    README.write_text(with_tables(with_tree(text)), encoding="utf-8")
