@@ -1,12 +1,19 @@
 """What every test relies on: one thread, a cache of its own, a study that trains in a second."""
 
+from __future__ import annotations
+
+import itertools
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from runner.folder import RunFolder
 
 settings.register_profile(
     "cqk", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -101,3 +108,34 @@ def small_study(tmp_path: Path, small_study_toml: str) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def strict_torch() -> Iterator[None]:
+    """Set torch up as a run does, and leave it as it was."""
+    import torch
+
+    from runner import device
+
+    device.prepare("cpu", 1, "strict")
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def make_run(small_study: Callable[..., Path], tmp_path: Path) -> Callable[..., RunFolder]:
+    """Makes the folder of one run of the small study, with other lines in [train]."""
+    from runner.launch import create_folder
+    from runner.study_run import read
+
+    count = itertools.count()
+    usual = ("lr = 1e-2", "log_every = 2")
+
+    def making(train: str = "", seed: int = 1, arm: str = "coupled") -> RunFolder:
+        lines = [train, *(line for line in usual if line.split()[0] not in train)]
+        study = small_study(("\n".join(usual), "\n".join(lines)))
+        plan = read(str(study), tmp_path / f"results{next(count)}")
+        run = next(run for run in plan.runs if (run.arm, run.seed) == (arm, seed))
+        return create_folder(plan.results, run)
+
+    return making

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from runner import device, sources, train
+from runner import sources, train
 from runner.data import Tokens
 from runner.distributed import Group
 from runner.execute import execute
@@ -18,26 +18,7 @@ from runner.sources import Text
 from runner.study_run import read
 from runner.train import Stopped
 
-
-@pytest.fixture(autouse=True)
-def _strict_torch():
-    device.prepare("cpu", 1, "strict")
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture
-def make(small_study, tmp_path):
-    """Makes the run folder of an arm, with other lines in [train]."""
-    count = iter(range(99))
-
-    def making(lines="", seed=1, arm="coupled"):
-        study = small_study(("lr = 1e-2", f"lr = 1e-2\n{lines}"))
-        plan = read(str(study), tmp_path / f"results{next(count)}")
-        run = next(run for run in plan.runs if (run.arm, run.seed) == (arm, seed))
-        return create_folder(plan.results, run)
-
-    return making
+pytestmark = pytest.mark.usefixtures("strict_torch")
 
 
 def lines_of(folder):
@@ -53,8 +34,8 @@ def without_times(folder):
 ON = "diagnostics = true\nevaluate_every = 5"
 
 
-def test_it_is_off_unless_the_study_says_so_and_changes_no_id_and_no_other_byte(make):
-    with_it, without = make(ON), make("evaluate_every = 5")
+def test_it_is_off_unless_the_study_says_so_and_changes_no_id_and_no_other_byte(make_run):
+    with_it, without = make_run(ON), make_run("evaluate_every = 5")
     assert with_it.path.name == without.path.name
     for folder in (with_it, without):
         assert execute(folder).status == "done"
@@ -63,8 +44,8 @@ def test_it_is_off_unless_the_study_says_so_and_changes_no_id_and_no_other_byte(
     assert without_times(with_it) == without_times(without)
 
 
-def test_the_start_the_end_and_every_validation_are_recorded(make):
-    folder = make(ON)
+def test_the_start_the_end_and_every_validation_are_recorded(make_run):
+    folder = make_run(ON)
     execute(folder)
     lines = lines_of(folder)
     assert list(dict.fromkeys(line["step"] for line in lines)) == [0, 5, 10, 12]
@@ -74,7 +55,7 @@ def test_the_start_the_end_and_every_validation_are_recorded(make):
     assert drift[0] == [0.0, 0.0]
     assert all(value > 0 for value in drift[12])
     assert len({(x["step"], x["layer"], x["quantity"]) for x in lines}) == len(lines)
-    quarters = make("diagnostics = true")
+    quarters = make_run("diagnostics = true")
     execute(quarters)
     assert list(dict.fromkeys(x["step"] for x in lines_of(quarters))) == [0, 3, 6, 9, 12]
     last = [line for line in lines if line["step"] == 12]
@@ -83,8 +64,8 @@ def test_the_start_the_end_and_every_validation_are_recorded(make):
 
 @pytest.mark.parametrize("kept_every", [3, 4, 5, 100])
 @pytest.mark.parametrize("stops", [(1,), (5,), (3, 5, 4), (12,)])
-def test_stopped_and_resumed_the_file_is_the_same(make, kept_every, stops):
-    undisturbed, stopped = make(ON), make(f"{ON}\ncheckpoint_every = {kept_every}")
+def test_stopped_and_resumed_the_file_is_the_same(make_run, kept_every, stops):
+    undisturbed, stopped = make_run(ON), make_run(f"{ON}\ncheckpoint_every = {kept_every}")
     execute(undisturbed)
     settings = stopped.settings()
     for steps in stops:
@@ -104,9 +85,11 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("at_step", [1, 4, 5, 6, 9, 11])
-def test_killed_without_a_checkpoint_of_its_own_the_file_is_the_same(make, at_step, monkeypatch):
+def test_killed_without_a_checkpoint_of_its_own_the_file_is_the_same(
+    make_run, at_step, monkeypatch
+):
     lines = f"{ON}\ncheckpoint_every = 4"
-    undisturbed, killed = make(lines), make(lines)
+    undisturbed, killed = make_run(lines), make_run(lines)
     execute(undisturbed)
     real = Learner.take_step
 
@@ -125,8 +108,8 @@ def test_killed_without_a_checkpoint_of_its_own_the_file_is_the_same(make, at_st
     assert not list(killed.path.glob(".diagnostics*"))
 
 
-def test_a_run_that_diverges_keeps_what_can_be_written(make, monkeypatch):
-    folder = make(f"{ON}\ndiverged_above_nats = 1e9")
+def test_a_run_that_diverges_keeps_what_can_be_written(make_run, monkeypatch):
+    folder = make_run(f"{ON}\ndiverged_above_nats = 1e9")
     real = Learner.take_step
 
     def spoiled(self):
@@ -146,8 +129,8 @@ def test_a_run_that_diverges_keeps_what_can_be_written(make, monkeypatch):
     ]
 
 
-def test_a_spec_of_before_the_setting_is_the_same_run(make):
-    folder = make()
+def test_a_spec_of_before_the_setting_is_the_same_run(make_run):
+    folder = make_run()
     record = json.loads(folder.spec_path.read_text(encoding="utf-8"))
     record["settings"]["train"].pop("diagnostics", None)
     folder.spec_path.write_text(json.dumps(record), encoding="utf-8")

@@ -9,40 +9,19 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runner import device, sources
+from runner import sources
 from runner.data import Batches
 from runner.distributed import Group
 from runner.evaluate import split_loss
 from runner.execute import execute
-from runner.launch import create_folder
 from runner.learner import Learner, build_model, weights_sha256
 from runner.optim import build_optimizer, learning_rate, set_learning_rate
-from runner.study_run import read
 from runner.train import Stopped, train
 
 ALONE = Group()
 
 
-@pytest.fixture(autouse=True)
-def _strict_torch():
-    device.prepare("cpu", 1, "strict")
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture
-def make(small_study, tmp_path):
-    """Makes the run folder of the coupled arm, with other lines in [train]."""
-    count = iter(range(99))
-
-    def making(train="", seed=1, arm="coupled"):
-        lines = [train, *(d for d in ("lr = 1e-2", "log_every = 2") if d.split()[0] not in train)]
-        study = small_study(("lr = 1e-2\nlog_every = 2", "\n".join(lines)))
-        plan = read(str(study), tmp_path / f"results{next(count)}")
-        run = next(run for run in plan.runs if (run.arm, run.seed) == (arm, seed))
-        return create_folder(plan.results, run)
-
-    return making
+pytestmark = pytest.mark.usefixtures("strict_torch")
 
 
 def trained(folder, **options):
@@ -59,8 +38,8 @@ def comparable(outcome):
     return {**asdict(outcome), "seconds": None}
 
 
-def test_a_run_is_the_plain_loop_that_it_claims_to_be(make):
-    folder = make()
+def test_a_run_is_the_plain_loop_that_it_claims_to_be(make_run):
+    folder = make_run()
     outcome = trained(folder)
     settings = folder.settings()
     schedule, tokens = settings.train, sources.load(settings).tokens
@@ -86,17 +65,17 @@ def test_a_run_is_the_plain_loop_that_it_claims_to_be(make):
     assert outcome.params == sum(p.numel() for p in model.parameters())
 
 
-def test_seeds_differ_and_a_seed_repeats(make):
-    first, again, other = (trained(make(seed=seed)) for seed in (1, 1, 2))
+def test_seeds_differ_and_a_seed_repeats(make_run):
+    first, again, other = (trained(make_run(seed=seed)) for seed in (1, 1, 2))
     assert comparable(first) == comparable(again)
     assert first.weights_sha256 != other.weights_sha256
     assert first.data_fingerprint != other.data_fingerprint
 
 
-def test_arms_of_one_seed_see_the_same_batches_and_start_alike_where_they_share(make):
+def test_arms_of_one_seed_see_the_same_batches_and_start_alike_where_they_share(make_run):
     seen = {}
     for arm in ("plain", "coupled"):
-        settings = make(arm=arm).settings()
+        settings = make_run(arm=arm).settings()
         learner = Learner(settings, sources.load(settings), ALONE)
         weights = {name: p.detach().clone() for name, p in learner.model.named_parameters()}
         seen[arm] = weights, np.stack([learner.batches.at(step)[0] for step in range(12)])
@@ -107,15 +86,15 @@ def test_arms_of_one_seed_see_the_same_batches_and_start_alike_where_they_share(
     assert sum(weight.abs().sum() for weight in plain.values()) > 0
 
 
-def test_accumulated_parts_make_the_same_step_up_to_rounding(make):
-    whole, parts = make(), make("gradient_accumulation = 4")
+def test_accumulated_parts_make_the_same_step_up_to_rounding(make_run):
+    whole, parts = make_run(), make_run("gradient_accumulation = 4")
     first, second = trained(whole), trained(parts)
     assert curve(parts) == pytest.approx(curve(whole), abs=1e-5)
     assert first.weights_sha256 != second.weights_sha256
     assert first.data_fingerprint == second.data_fingerprint
 
 
-def test_parts_with_fewer_targets_weigh_less(make, monkeypatch):
+def test_parts_with_fewer_targets_weigh_less(make_run, monkeypatch):
     at = Batches.at
 
     def with_few_targets(self, step):
@@ -125,19 +104,19 @@ def test_parts_with_fewer_targets_weigh_less(make, monkeypatch):
         return x_bt, y_bt
 
     monkeypatch.setattr(Batches, "at", with_few_targets)
-    whole, parts = make(), make("gradient_accumulation = 4")
+    whole, parts = make_run(), make_run("gradient_accumulation = 4")
     trained(whole)
     trained(parts)
     assert curve(parts) == pytest.approx(curve(whole), abs=1e-5)
 
 
-def test_activation_checkpointing_changes_no_bit(make):
-    plain, recomputed = trained(make()), trained(make("activation_checkpointing = true"))
+def test_activation_checkpointing_changes_no_bit(make_run):
+    plain, recomputed = trained(make_run()), trained(make_run("activation_checkpointing = true"))
     assert comparable(plain) == comparable(recomputed)
 
 
-def test_bfloat16_trains_in_short_and_scores_in_full_precision(make):
-    short, full = make('precision = "bfloat16"'), make()
+def test_bfloat16_trains_in_short_and_scores_in_full_precision(make_run):
+    short, full = make_run('precision = "bfloat16"'), make_run()
     first, second = trained(short), trained(full)
     assert first.weights_sha256 != second.weights_sha256
     assert curve(short) == pytest.approx(curve(full), rel=0.02)
@@ -162,7 +141,7 @@ class Reads(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_no_step_waits_for_the_device_but_the_logged_ones(make, monkeypatch):
+def test_no_step_waits_for_the_device_but_the_logged_ones(make_run, monkeypatch):
     reads, step = {}, Learner.take_step
 
     def counted(self):
@@ -171,7 +150,7 @@ def test_no_step_waits_for_the_device_but_the_logged_ones(make, monkeypatch):
         return loss
 
     monkeypatch.setattr(Learner, "take_step", counted)
-    folder = make("checkpoint_every = 100\neval_batch = 500")
+    folder = make_run("checkpoint_every = 100\neval_batch = 500")
     with Reads():
         trained(folder)
     read_before = [reads[n + 1] - reads[n] for n in range(2, 12)]
@@ -180,8 +159,8 @@ def test_no_step_waits_for_the_device_but_the_logged_ones(make, monkeypatch):
 
 
 @pytest.mark.parametrize("bound", ["diverged_above_nats = 5.4", "diverged_above_nats = 0.001"])
-def test_a_loss_above_the_declared_bound_ends_the_run_with_its_curve(make, bound):
-    folder = make(f"{bound}\nlog_every = 5")
+def test_a_loss_above_the_declared_bound_ends_the_run_with_its_curve(make_run, bound):
+    folder = make_run(f"{bound}\nlog_every = 5")
     lines = []
     outcome = trained(folder, progress=lambda done, total: lines.append(done))
     assert outcome.status == "diverged"
@@ -191,9 +170,9 @@ def test_a_loss_above_the_declared_bound_ends_the_run_with_its_curve(make, bound
     assert outcome.steps == 5
 
 
-def test_a_stop_between_the_bad_loss_and_its_report_changes_nothing(make):
+def test_a_stop_between_the_bad_loss_and_its_report_changes_nothing(make_run):
     train_lines = "diverged_above_nats = 0.001\nlog_every = 5"
-    undisturbed, stopped = make(train_lines), make(train_lines)
+    undisturbed, stopped = make_run(train_lines), make_run(train_lines)
     expected = trained(undisturbed)
     with pytest.raises(Stopped):
         trained(stopped, should_stop=lambda: True)
@@ -202,8 +181,8 @@ def test_a_stop_between_the_bad_loss_and_its_report_changes_nothing(make):
     assert stopped.metrics_path.read_bytes() == undisturbed.metrics_path.read_bytes()
 
 
-def test_a_loss_that_is_no_number_ends_the_run(make, monkeypatch):
-    folder = make()
+def test_a_loss_that_is_no_number_ends_the_run(make_run, monkeypatch):
+    folder = make_run()
     real = Learner.take_step
     monkeypatch.setattr(
         Learner, "take_step", lambda self: real(self) * (math.nan if self.step == 7 else 1)
@@ -218,17 +197,19 @@ def test_a_loss_that_is_no_number_ends_the_run(make, monkeypatch):
     assert values[7] is None
 
 
-def test_validation_chooses_nothing_unless_the_study_says_so(make):
-    last = trained(make("evaluate_every = 3"))
-    plain = trained(make())
+def test_validation_chooses_nothing_unless_the_study_says_so(make_run):
+    last = trained(make_run("evaluate_every = 3"))
+    plain = trained(make_run())
     assert last.weights_sha256 == plain.weights_sha256
     assert last.metrics == plain.metrics
     assert last.reason == ""
 
 
-def test_the_best_validation_chooses_the_weights_that_both_splits_are_scored_with(make):
+def test_the_best_validation_chooses_the_weights_that_both_splits_are_scored_with(make_run):
     # The rate rises to a height that undoes what the first steps have learned.
-    folder = make('lr = 1.0\nwarmup_fraction = 0.9\nevaluate_every = 2\ncheckpoint = "best_valid"')
+    folder = make_run(
+        'lr = 1.0\nwarmup_fraction = 0.9\nevaluate_every = 2\ncheckpoint = "best_valid"'
+    )
     outcome = trained(folder)
     losses = curve(folder, "valid")
     best = min(losses, key=losses.get)
@@ -247,9 +228,9 @@ def test_the_best_validation_chooses_the_weights_that_both_splits_are_scored_wit
 
 
 @pytest.mark.parametrize("asked_at", range(1, 30, 3))
-def test_a_stop_is_honoured_at_once_also_while_a_split_is_scored(make, asked_at):
+def test_a_stop_is_honoured_at_once_also_while_a_split_is_scored(make_run, asked_at):
     lines = 'evaluate_every = 4\ncheckpoint = "best_valid"\neval_batch = 7'
-    undisturbed, stopped = make(lines), make(lines)
+    undisturbed, stopped = make_run(lines), make_run(lines)
     expected = trained(undisturbed)
     asked = iter(range(1, 1000))
     with pytest.raises(Stopped):
@@ -261,17 +242,17 @@ def test_a_stop_is_honoured_at_once_also_while_a_split_is_scored(make, asked_at)
     assert stopped.metrics_path.read_bytes() == undisturbed.metrics_path.read_bytes()
 
 
-def test_progress_reaches_its_total_exactly_and_never_turns_back(make):
+def test_progress_reaches_its_total_exactly_and_never_turns_back(make_run):
     seen = []
-    trained(make("evaluate_every = 5"), progress=lambda done, total: seen.append((done, total)))
+    trained(make_run("evaluate_every = 5"), progress=lambda done, total: seen.append((done, total)))
     done, totals = zip(*seen, strict=True)
     assert list(done) == sorted(done)
     assert len(set(totals)) == 1
     assert done[-1] == totals[-1]
 
 
-def test_a_checkpoint_of_other_batches_is_refused(make):
-    folder = make()
+def test_a_checkpoint_of_other_batches_is_refused(make_run):
+    folder = make_run()
     asked = iter([False] * 5 + [True])
     with pytest.raises(Stopped):
         trained(folder, should_stop=lambda: next(asked))
@@ -282,8 +263,8 @@ def test_a_checkpoint_of_other_batches_is_refused(make):
         trained(folder)
 
 
-def test_a_failure_is_written_down_and_the_run_can_be_made_again(make, monkeypatch):
-    folder = make()
+def test_a_failure_is_written_down_and_the_run_can_be_made_again(make_run, monkeypatch):
+    folder = make_run()
     with monkeypatch.context() as patch:
         patch.setattr(Learner, "take_step", lambda self: 1 / 0)
         ended = execute(folder)
@@ -296,8 +277,8 @@ def test_a_failure_is_written_down_and_the_run_can_be_made_again(make, monkeypat
     assert sum(line["event"] == "start" for line in folder.attempts()) == 2
 
 
-def test_another_text_than_the_planned_one_is_refused(make):
-    folder = make()
+def test_another_text_than_the_planned_one_is_refused(make_run):
+    folder = make_run()
     text = folder.spec_path.read_text(encoding="utf-8")
     sha256 = folder.settings().data.text_sha256
     folder.spec_path.write_text(text.replace(sha256, "0" * 64), encoding="utf-8")
