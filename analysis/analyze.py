@@ -22,7 +22,7 @@ from .report_context import DeclaredComparison, FamilyDeclaration, ReportContext
 from .secondary import pooled_evidence
 from .study import Study, load_study
 from .table import from_records, load_runs, tidy
-from .tuning import candidates, judged, tuning_notices
+from .tuning import candidates, edge_notices, judged, tuning_notices
 from .verdict import FLAGS, INCOMPLETE
 
 
@@ -94,6 +94,7 @@ def analyze(
     source.notices.extend(tuning_notices(source.study))
     if source.study.tuned:
         chosen = candidates(source.table, source.study)
+        source.notices.extend(edge_notices(chosen, source.study))
         write_atomically(target / "tuning.csv", chosen.to_csv(index=False))
     pooled = pooled_evidence(shown_runs, rows, source.study)
     if pooled is not None:

@@ -76,6 +76,27 @@ def tuning_notices(study: Study) -> list[str]:
     ]
 
 
+def edge_notices(chosen: pd.DataFrame, study: Study) -> list[str]:
+    """Return a sentence for each end of a tuned axis that was chosen: the best may lie beyond.
+
+    ``chosen`` are the rows of :func:`candidates`; an axis of words, or of one value, has no end.
+    """
+    found = []
+    best = chosen[chosen["chosen"].astype(bool)]
+    for axis, rule in study.tuned.items():
+        if not all(isinstance(v, int | float) for v in rule.values) or len(set(rule.values)) < 2:
+            continue
+        for end, name in ((min(rule.values), "lowest"), (max(rule.values), "highest")):
+            at = best[best[axis].astype(str) == str(end)]
+            if len(at):
+                arms = ", ".join(dict.fromkeys(at["arm"].astype(str)))
+                found.append(
+                    f"{axis}: {len(at)} of {len(best)} choices are the {name} value tried, {end} "
+                    f"({arms}); a better one may lie beyond it."
+                )
+    return found
+
+
 def _judged(about: dict[str, Any], group: pd.DataFrame, study: Study) -> Iterator[dict[str, Any]]:
     values = [
         {axis: cell[axis] for axis in study.tuned}

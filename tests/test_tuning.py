@@ -10,7 +10,7 @@ from analysis.analyze import analyze
 from analysis.compare import compare
 from analysis.study import parse_study
 from analysis.table import tidy
-from analysis.tuning import candidates, judged
+from analysis.tuning import candidates, edge_notices, judged
 
 STUDY = """
 [study]
@@ -63,6 +63,20 @@ def chosen_values(frame, declared):
     found = candidates(frame, declared)
     rows = found[found["chosen"]]
     return {(r.arm, r.seq_len): r.lr for r in rows.itertuples()}
+
+
+def test_a_choice_at_an_end_of_what_was_tried_is_told():
+    declared = study()
+    low, high = edge_notices(candidates(table(), declared), declared)
+    assert low == (
+        "lr: 2 of 4 choices are the lowest value tried, 0.001 (plain, coupled); a better one may "
+        "lie beyond it."
+    )
+    assert high.startswith("lr: 2 of 4 choices are the highest value tried, 0.01 (")
+    wider = parse_study(STUDY.format(rule="", split="test").replace("[0.01,", "[0.1, 0.01,"))
+    rows = candidates(table(), declared)
+    assert edge_notices(rows, wider) == [low]
+    assert edge_notices(rows.assign(chosen=False), declared) == []
 
 
 def test_every_arm_gets_its_best_value_in_every_cell():
