@@ -146,8 +146,9 @@ def _tested(row: Row) -> str:
     if not missing(row["ci_one_sided"]):
         most = "at most" if row["alternative"] == "less" else "at least"
         bound = f", one-sided bound {most} {format_number(row['ci_one_sided'], half_width(row))}"
+    test = _test(row)
     return (
-        f"{_test(row)}, for a {_SIDES[str(row['alternative'])]} value: "
+        f"{test[:1].upper()}{test[1:]}, for a {_SIDES[str(row['alternative'])]} value: "
         f"t = {number(row['t']):.2f}, df = {number(row['df']):.1f}, "
         f"{p_is(row['p'], alpha)}{bound}. "
         f"Adjusted for {plural(row['family_size'], 'declared comparison')}: "
