@@ -107,7 +107,7 @@ def wait_for(condition, seconds, said):
         time.sleep(0.2)
 
 
-def wait_until_over(results, seconds=240):
+def wait_until_over(results, seconds=600):
     def said():
         logs = [p.read_text(errors="replace")[-500:] for p in results.glob("submissions/*/*.log")]
         return f"{read_status(results).counts} {_squeue()} {logs}"
@@ -189,7 +189,7 @@ def test_requeued_preempted_and_killed_elements_end_as_the_local_ones(cluster, s
     study = small_study((LONG[0], long), ("[1, 2, 3]", "[1, 2]"))
     results = place / "results" / "small"
     assert submitted(study, "--profile", "low").returncode == 3
-    wait_for(lambda: training(results, 4), 90, _squeue)
+    wait_for(lambda: training(results, 4), 300, _squeue)
     requeued, killed, *preempted = training(results, 4)
     subprocess.run(["scontrol", "requeue", element_of(results, requeued.name)], check=True)
     os.kill(RunFolder(killed).attempts()[-1]["pid"], signal.SIGKILL)
@@ -197,8 +197,8 @@ def test_requeued_preempted_and_killed_elements_end_as_the_local_ones(cluster, s
     preempting = ["sbatch", "--partition=high", "--nodes=2", "--ntasks=4", "--exclusive"]
     preempting += ["--output=/dev/null", "--wrap", "sleep 2"]
     subprocess.run(preempting, check=True, capture_output=True)
-    wait_for(lambda: all(map(_was_stopped, (requeued, *preempted))), 60, _squeue)
-    wait_for(lambda: read_status(results).counts.get("done") == 3, 240, _squeue)
+    wait_for(lambda: all(map(_was_stopped, (requeued, *preempted))), 300, _squeue)
+    wait_for(lambda: read_status(results).counts.get("done") == 3, 600, _squeue)
     assert read_status(results).counts == {"done": 3, "failed": 1}
     [lost] = [run for run in read_status(results).runs if run.status == "failed"]
     assert (lost.run_id, lost.detail.startswith("killed on ")) == (killed.name, True)
@@ -219,7 +219,7 @@ def test_a_dead_nodes_runs_go_on_elsewhere_and_a_time_limit_is_no_end(cluster, s
     study = small_study((LONG[0], longer), ("[1, 2, 3]", "[1]"))
     results = place / "results" / "small"
     assert submitted(study, "--profile", "limited").returncode == 3
-    wait_for(lambda: training(results, 2), 90, _squeue)
+    wait_for(lambda: training(results, 2), 300, _squeue)
     node = subprocess.run(
         ["squeue", "--noheader", "--array", "--format=%N"], capture_output=True, text=True
     ).stdout.split()[0]
@@ -260,7 +260,7 @@ def test_two_drivers_and_an_edited_study_change_nothing(cluster, small_study, pl
         for more in (["--profile", "low"], ["--profile", "low"], ["--profile", "here"])
     ]
     results = place / "results" / "small"
-    wait_for(lambda: (results / "plan.json").exists(), 60, _squeue)
+    wait_for(lambda: (results / "plan.json").exists(), 300, _squeue)
     text = study.read_text(encoding="utf-8")
     study.write_text(text.replace("lr = 1e-2", "lr = 5e-2"), encoding="utf-8")
     ended = [driver.communicate(timeout=300) for driver in drivers]
