@@ -51,18 +51,19 @@ def from_records(records: Sequence[RunRecord]) -> pd.DataFrame | None:
 
 
 def ratios(
-    costs: pd.DataFrame, runs: pd.DataFrame, pairs: Sequence[Mapping[str, Any]]
+    costs: pd.DataFrame, runs: pd.DataFrame, pairs: Sequence[tuple[str, str]]
 ) -> pd.DataFrame:
     """Return the ratios of each pair of arms: n, median, low and high over its seeds.
 
-    ``runs`` are those that are judged, with the columns run_id, arm and cell; each of ``pairs`` has
-    a treatment and a baseline. Columns: cell, treatment, baseline, quantity, n, median, low, high.
+    ``runs`` are those that are judged, with the columns run_id, arm and cell; each of ``pairs`` is
+    a treatment and its baseline. Columns: cell, treatment, baseline, quantity, n, median, low,
+    high.
     """
     places = runs[["run_id", "arm", "cell"]].drop_duplicates()
     known = places.merge(costs, on="run_id").set_index(["cell", "arm", "seed"]).sort_index()
     rows = []
     for cell in runs["cell"].unique():
-        for treatment, baseline in dict.fromkeys((p["treatment"], p["baseline"]) for p in pairs):
+        for treatment, baseline in dict.fromkeys(pairs):
             try:
                 ours, theirs = known.loc[cell, treatment], known.loc[cell, baseline]
             except KeyError:

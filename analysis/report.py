@@ -206,8 +206,7 @@ def _costs(
     """Write the table of what treatments cost; return it with its files, or nothing at all."""
     if costs is None:
         return None, []
-    pairs = [{"treatment": c.treatment, "baseline": c.baseline} for c in family.comparisons]
-    rows = cost.ratios(costs, runs, pairs)
+    rows = cost.ratios(costs, runs, [(c.treatment, c.baseline) for c in family.comparisons])
     if rows.empty:
         return None, []
     table = cost.table(rows)

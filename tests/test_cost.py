@@ -9,7 +9,7 @@ import pandas as pd
 from analysis import cost
 from analysis.records import Result, RunRecord, Spec
 
-PAIR = [{"treatment": "new", "baseline": "old"}]
+PAIR = [("new", "old")]
 
 
 def record(arm, seed, *, params=100, tokens_per_second=64.0, memory=1000.0, status="done"):
