@@ -8,15 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from .power import (
-    SMALL_PILOT,
-    exact_power,
-    minimum_detectable,
-    plan_from_pilot,
-    power,
-    seeds_needed,
-    upper_sd,
-)
+from .pilot import SMALL_PILOT, plan_from_pilot, upper_sd
+from .power import exact_power, minimum_detectable, power, seeds_needed
 from .samples import samples
 from .study import load_study
 from .table import load_runs

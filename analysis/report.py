@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import pandas as pd
 
-from . import anatomy, cost, diagnostics, points, tables, wording
+from . import anatomy, cost, diagnostics, points, tables
+from .phrases import flags
 from .report_context import FamilyDeclaration, Record, ReportContext
+from .suggest import suggest
+from .wording import describe, replicate
 
 if TYPE_CHECKING:
     from .gallery import Drawn
@@ -137,15 +140,11 @@ def _paragraphs(
         {
             "name": str(row["comparison"]),
             "verdict": str(row["verdict"]),
-            "text": wording.describe(row),
-            "replication": wording.replicate(
-                row, replicated.get(row["comparison"]), family.replicate_on
-            )
+            "text": describe(row),
+            "replication": replicate(row, replicated.get(row["comparison"]), family.replicate_on)
             if family.replicate_on
             else "",
-            "suggestion": wording.suggest(
-                row, family.correction, replicated.get(row["comparison"])
-            ),
+            "suggestion": suggest(row, family.correction, replicated.get(row["comparison"])),
         }
         for row in tables.records(declared)
     ]
@@ -155,7 +154,7 @@ def _flags(comparisons: pd.DataFrame, explanations: Mapping[str, str]) -> list[d
     """Return each raised flag with its explanation and the comparisons that raised it."""
     found: dict[str, dict[str, list[str]]] = {}
     for row in tables.records(comparisons):
-        for flag in wording.flags(row):
+        for flag in flags(row):
             place = f"{row['metric']} on {row['split']}" if row["split"] else str(row["metric"])
             found.setdefault(flag, {}).setdefault(str(row["comparison"]), []).append(place)
     return [

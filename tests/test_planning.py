@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import analysis
+from analysis.pilot import upper_sd
 from analysis.planning import from_numbers, from_pilot
-from analysis.power import exact_power, upper_sd
+from analysis.power import exact_power
 from analysis.records import write_atomically
 
 CQK = Path(sys.executable).with_name("cqk")

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from analysis.pilot import plan_from_pilot
 from analysis.power import (
     exact_power,
     minimum_detectable,
     minimum_detectable_paired,
-    plan_from_pilot,
     power,
     seeds_needed,
 )

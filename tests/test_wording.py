@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from analysis import wording
+from analysis.suggest import suggest
+from analysis.wording import describe, replicate
 
 VERDICTS = (
     "supported", "suggestive", "not supported", "equivalent", "incomplete", "refused",
@@ -36,7 +37,7 @@ def make_row(**changes):
 
 
 def test_a_supported_comparison_in_a_paper():
-    assert wording.suggest(make_row()) == (
+    assert suggest(make_row()) == (
         "The mean loss on the valid split of affine was lower than that of plain (mean difference "
         "-0.0200 nats per token, 95% CI [-0.0243, -0.0157]; Welch test, one-sided, t(7.8) = "
         "-10.88, p < 0.0001; p < 0.0001 after Bonferroni's correction for 8 declared comparisons; "
@@ -45,7 +46,7 @@ def test_a_supported_comparison_in_a_paper():
 
 
 def test_everything_that_was_measured_and_tested_is_described():
-    text = wording.describe(make_row(p=0.0031, p_bonferroni=0.0248, p_holm=0.0186))
+    text = describe(make_row(p=0.0031, p_bonferroni=0.0248, p_holm=0.0186))
     assert "affine 3.1800 ± 0.0031 (5), plain 3.2000 ± 0.0027 (5)" in text
     assert "Difference -0.0200 nats per token (-0.62% of the baseline)" in text
     assert "two-sided 95% interval [-0.0243, -0.0157]" in text
@@ -59,21 +60,21 @@ def test_everything_that_was_measured_and_tested_is_described():
 @pytest.mark.parametrize("alternative", ["less", "greater", "two-sided"])
 def test_no_verdict_is_worded_as_no_effect(verdict, alternative):
     row = make_row(verdict=verdict, alternative=alternative)
-    text = f"{wording.describe(row)} {wording.suggest(row)}".lower()
+    text = f"{describe(row)} {suggest(row)}".lower()
     for claim in ("no effect", "no difference between", "are equal.", "identical", "prove"):
         assert claim not in text.replace("that the two are equal.", "")
 
 
 @pytest.mark.parametrize("verdict", ["suggestive", "not supported", "incomplete", "refused"])
 def test_only_a_supported_or_equivalent_row_may_be_stated_as_a_finding(verdict):
-    text = wording.suggest(make_row(verdict=verdict))
+    text = suggest(make_row(verdict=verdict))
     marks = ("lead to be tested", "no support", "No claim can be made")
     assert sum(mark in text for mark in marks) == 1
 
 
 def test_not_supported_states_what_stays_possible():
     row = make_row(verdict="not supported", difference=-0.002, ci_low=-0.0071, ci_high=0.0031)
-    text = wording.describe(row)
+    text = describe(row)
     assert "not evidence that the two are equal" in text
     assert "differences from -0.0071 to 0.0031" in text
     assert "minimum detectable difference was 0.0071" in text
@@ -87,7 +88,7 @@ def test_an_interval_on_the_undeclared_side_is_said_to_lie_there(alternative, lo
         verdict="not supported", alternative=alternative, difference=(low + high) / 2, ci_low=low,
         ci_high=high, p=0.9999, p_bonferroni=1.0, p_holm=1.0,
     )  # fmt: skip
-    for text in (wording.describe(row), wording.suggest(row)):
+    for text in (describe(row), suggest(row)):
         assert "on the other side, for which no test was declared" in text
         assert "equal" not in text
 
@@ -97,29 +98,29 @@ def test_an_interval_on_the_undeclared_side_is_said_to_lie_there(alternative, lo
 )
 def test_the_side_is_named(alternative, word):
     for verdict in ("supported", "not supported"):
-        assert word in wording.suggest(make_row(verdict=verdict, alternative=alternative))
+        assert word in suggest(make_row(verdict=verdict, alternative=alternative))
 
 
 def test_three_seeds_rest_on_normality_and_the_exact_floor_is_stated():
     row = make_row(n_treatment=3, n_baseline=3, permutation_floor=1 / 20)
-    text = wording.describe(row)
+    text = describe(row)
     assert "normally distributed" in text
     assert "0.05 (1 in 20), against a threshold of 0.00625" in text
-    assert "assumes normally distributed seeds" in wording.suggest(row)
+    assert "assumes normally distributed seeds" in suggest(row)
 
 
 def test_three_seeds_rest_on_normality_even_where_the_exact_test_could_pass():
     row = make_row(n_treatment=3, n_baseline=3, permutation_floor=1 / 20, family_size=1)
-    assert "1 in 20" in wording.describe(row)
+    assert "1 in 20" in describe(row)
 
 
 def test_five_seeds_in_a_small_family_need_no_such_caution():
-    assert "normally distributed" not in wording.describe(make_row())
-    assert "normally distributed" not in wording.suggest(make_row())
+    assert "normally distributed" not in describe(make_row())
+    assert "normally distributed" not in suggest(make_row())
 
 
 def test_five_seeds_in_a_large_family_do():
-    assert "1 in 252" in wording.describe(make_row(family_size=40))
+    assert "1 in 252" in describe(make_row(family_size=40))
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
@@ -128,66 +129,66 @@ def test_a_row_without_numbers_never_prints_nan(verdict, missing):
     row = make_row(
         verdict=verdict, n_treatment=1, flags="one_run", **dict.fromkeys(NUMBERS, missing)
     )
-    texts = [wording.describe(row), wording.replicate(row, row, "test")]
+    texts = [describe(row), replicate(row, row, "test")]
     if verdict in ("incomplete", "refused"):
-        texts.append(wording.suggest(row))
+        texts.append(suggest(row))
     for text in texts:
         assert not re.search(r"\b(nan|None|inf)\b", text)
 
 
 def test_a_refusal_names_its_flags():
     row = make_row(verdict="refused", flags="both_constant;equal_values", p=math.nan)
-    assert "both_constant, equal_values" in wording.describe(row)
-    assert "There is no p value." in wording.describe(row)
-    assert "(both_constant, equal_values)" in wording.suggest(row)
+    assert "both_constant, equal_values" in describe(row)
+    assert "There is no p value." in describe(row)
+    assert "(both_constant, equal_values)" in suggest(row)
 
 
 def test_an_incomplete_row_says_that_its_figures_decide_nothing():
-    assert "decide nothing" in wording.describe(make_row(verdict="incomplete", n_treatment=4))
-    assert "only 4 and 5" in wording.suggest(make_row(verdict="incomplete", n_treatment=4))
+    assert "decide nothing" in describe(make_row(verdict="incomplete", n_treatment=4))
+    assert "only 4 and 5" in suggest(make_row(verdict="incomplete", n_treatment=4))
 
 
 def test_the_replication_stands_beside_the_declared_split():
     held_out = make_row(split="test", difference=-0.011, p=0.031, verdict="suggestive")
-    assert wording.replicate(make_row(), held_out, "test") == (
+    assert replicate(make_row(), held_out, "test") == (
         "Side by side, declared split valid: -0.0200 [-0.0243, -0.0157], p < 0.0001, supported; "
         "held-out test: -0.0110 [-0.0243, -0.0157], p = 0.0310, suggestive."
     )
 
 
 def test_an_absent_replication_is_said_to_be_absent():
-    assert "no values on that split" in wording.replicate(make_row(), None, "test")
+    assert "no values on that split" in replicate(make_row(), None, "test")
 
 
 def test_holm_is_named_where_holm_was_declared():
-    text = wording.suggest(make_row(p_bonferroni=0.08, p_holm=0.04), "holm")
+    text = suggest(make_row(p_bonferroni=0.08, p_holm=0.04), "holm")
     assert "p = 0.0400 after Holm's correction" in text
     assert "Bonferroni" not in text
 
 
 def test_units_follow_the_metric():
-    assert "perplexity" in wording.describe(make_row(metric="ppl"))
-    assert "fraction correct" in wording.describe(make_row(metric="accuracy"))
-    assert "Difference -0.0200 (" in wording.describe(make_row(metric="bleu"))
+    assert "perplexity" in describe(make_row(metric="ppl"))
+    assert "fraction correct" in describe(make_row(metric="accuracy"))
+    assert "Difference -0.0200 (" in describe(make_row(metric="bleu"))
 
 
 def test_a_table_without_splits_names_none():
-    assert "split" not in wording.suggest(make_row(split=""))
+    assert "split" not in suggest(make_row(split=""))
 
 
 def test_another_test_is_named_when_the_row_names_it():
-    assert "paired t test, one-sided" in wording.suggest(make_row(test="paired t"))
+    assert "paired t test, one-sided" in suggest(make_row(test="paired t"))
 
 
 def test_a_supported_comparison_says_how_the_held_out_split_came_out():
     failed = make_row(split="test", difference=-0.002, p=0.31, verdict="not supported")
-    text = wording.suggest(make_row(), held_out=failed)
-    assert text.startswith(wording.suggest(make_row()))
+    text = suggest(make_row(), held_out=failed)
+    assert text.startswith(suggest(make_row()))
     assert "On the held-out test split it was not supported (-0.002" in text
     assert "p = 0.310)." in text
-    assert "it was also supported" in wording.suggest(make_row(), held_out=make_row(split="test"))
+    assert "it was also supported" in suggest(make_row(), held_out=make_row(split="test"))
     lead = make_row(verdict="suggestive")
-    assert wording.suggest(lead, held_out=failed) == wording.suggest(lead)
+    assert suggest(lead, held_out=failed) == suggest(lead)
 
 
 @pytest.mark.parametrize(
@@ -199,10 +200,10 @@ def test_a_supported_comparison_says_how_the_held_out_split_came_out():
     ],
 )
 def test_the_declared_correction_is_named_also_where_it_adjusts_no_p(correction, said):
-    assert said in wording.suggest(make_row(), correction)
+    assert said in suggest(make_row(), correction)
 
 
 def test_a_result_that_a_flag_holds_back_is_not_blamed_on_the_correction():
-    text = wording.suggest(make_row(verdict="suggestive", flags="optional_stopping;equal_values"))
+    text = suggest(make_row(verdict="suggestive", flags="optional_stopping;equal_values"))
     assert "cannot count as support (optional_stopping)" in text
     assert "does not survive" not in text

@@ -13,7 +13,7 @@ import seaborn
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from .. import wording
+from ..phrases import unit
 
 Row = Mapping[str, Any]
 
@@ -127,8 +127,8 @@ def difference_label(metrics: Any) -> str:
 
 def with_unit(metric: str) -> str:
     """Return a metric's name with its unit."""
-    unit = wording.unit(metric)
-    return f"{metric}, {unit}" if unit else metric
+    name = unit(metric)
+    return f"{metric}, {name}" if name else metric
 
 
 def short(x: float, _: int = 0) -> str:
