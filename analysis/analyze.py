@@ -172,6 +172,8 @@ def _results(folder: Path, archived: Path | None) -> Source:
         counts["missing"] += len(plan.runs) - len(records)
     table = from_records(records, study)
     heads = diagnostics.from_records(records, list(study.grid))
+    if study.train is not None and study.train.diagnostics:
+        notices.extend(diagnostics.silent(records, heads))
     curves = _curves(records)
     return Source(table, study, records, amendments(folder), counts, notices, heads, curves)
 

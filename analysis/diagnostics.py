@@ -49,6 +49,19 @@ def from_records(records: Sequence[RunRecord], axes: Sequence[str]) -> pd.DataFr
     return pd.DataFrame(rows, columns=columns(axes)).astype({"value": float}) if rows else None
 
 
+def silent(records: Sequence[RunRecord], heads: pd.DataFrame | None) -> list[str]:
+    """Return a notice on finished runs that recorded nothing, for a study that asks for it."""
+    done = [record.spec.run_id for record in records if record.status == "done"]
+    known = frozenset() if heads is None else frozenset(heads["run_id"])
+    count = sum(run_id not in known for run_id in done)
+    if not count:
+        return []
+    return [
+        f"{count} of {len(done)} finished runs recorded no diagnostics, although [train] asks for "
+        "them: they were trained before it did. A study of another name would train them again."
+    ]
+
+
 def load(path: Path, axes: Sequence[str]) -> pd.DataFrame | None:
     """Read the table that :func:`write` wrote; None where there is none.
 

@@ -10,6 +10,8 @@ from contextlib import nullcontext
 
 import torch
 
+from . import allocator
+
 
 def choose(local_rank: int = 0) -> str:
     """Return the device of one process: a GPU where there is one, else the processor."""
@@ -24,6 +26,8 @@ def prepare(device: str, threads: int, determinism: str) -> str:
     """
     torch.set_num_threads(threads)
     on_gpu = device.startswith("cuda")
+    if not on_gpu:
+        allocator.keep_freed_memory()
     if determinism == "auto":
         determinism = "warn" if on_gpu else "strict"
     torch.use_deterministic_algorithms(determinism != "off", warn_only=determinism == "warn")

@@ -172,3 +172,9 @@ def test_only_the_last_step_of_a_run_stands_for_its_end():
     rows = frame([("a", "x", 1, step, 0, 0, "log_det", float(step)) for step in (0, 6, 12)])
     runs = pd.DataFrame({"run_id": ["a"], "status": ["done"], "cell": [""]})
     assert summary(per_run(rows, runs))["mean"].tolist() == [12.0]
+
+
+def test_runs_that_were_trained_before_diagnostics_were_asked_for_are_counted(results):
+    next(results.glob("runs/*/diagnostics.jsonl")).unlink()
+    notices = analyze([results], figures=False).notices
+    assert [n.split(" recorded")[0] for n in notices] == ["1 of 6 finished runs"]
