@@ -72,6 +72,26 @@ def band(aligned: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     return rows[[*_CURVE, "tokens", "n", "mean", "low", "high"]]
 
 
+def difference(treatment: pd.DataFrame, baseline: pd.DataFrame) -> pd.DataFrame:
+    """Return one arm's aligned curves minus another's, by seed, where both have a value.
+
+    Both frames have the columns of `align` and `seed`; so has the result, whose arm names both
+    and whose run_id is the seed.
+
+    >>> row = {"split": "train", "metric": "loss", "run_id": "a", "seed": 1, "tokens": 10.0}
+    >>> arms = [pd.DataFrame([{"arm": x, "value": v, **row}]) for x, v in (("x", 2), ("y", 5))]
+    >>> difference(*arms)[["arm", "tokens", "value"]].to_dict("records")
+    [{'arm': 'x - y', 'tokens': 10.0, 'value': -3}]
+    """
+    same = ["split", "metric", "seed", "tokens"]
+    pair = treatment.merge(baseline, on=same, suffixes=("", "_y"), validate="one_to_one")
+    return pair.assign(
+        arm=pair["arm"] + " - " + pair["arm_y"],
+        run_id=pair["seed"].astype(str),
+        value=pair["value"] - pair["value_y"],
+    )[[*_RUN, "seed", "tokens", "value"]]
+
+
 def _refuse_repeated(curves: pd.DataFrame) -> None:
     repeated = curves[curves.duplicated([*_RUN, "tokens"])]
     if len(repeated):

@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from . import anatomy_plates, curves, figures, points, tables
+from . import anatomy_plates, curve_plates, figures, points, tables
 from .plate import Plate
 
-# A curve of more points than this per run is smoothed before seeds are averaged.
-_POINTS_SHOWN = 60
-
 _OWN_FILE = re.compile(
-    r"(differences|grid|seeds|p_ladder|gain_by_size|gain_by_length|by_distance|curves|family"
+    r"(differences|grid|seeds|p_ladder|gain_by_size|gain_by_length|by_distance|curves|curve_differences|family"
     r"|(coupling|participation|rank|entropy)_(by_layer|over_training))(-\d+)?\.(pdf|png|csv)"
 )
 
@@ -57,6 +54,13 @@ class Material:
         """Return the family's metric."""
         return str(self.declared["metric"].iloc[0])
 
+    @property
+    def logged(self) -> pd.DataFrame:
+        """Return the curves of the family's metric with the cell of each run, empty without any."""
+        if self.curves is None:
+            return pd.DataFrame(columns=["run_id"])
+        return curve_plates.logged_curves(self.runs, self.curves, self.metric)
+
 
 def draw(folder: Path, material: Material) -> list[Drawn]:
     """Draw every figure that the material allows and write it as PDF and PNG into `folder`.
@@ -93,7 +97,7 @@ def _plan(material: Material) -> list[Plate]:
         return []
     makers = (
         *(_differences, _grid, _seeds, _p_ladder, _gain_by_size, _gain_by_length),
-        *(_by_distance, _curves, _family),
+        *(_by_distance, _curves, _curve_differences, _family),
     )
     planned = [plate for maker in makers if (plate := maker(material))]
     return planned + ([] if material.heads is None else anatomy_plates.plates(material.heads))
@@ -190,29 +194,13 @@ def _gain(material: Material, column: str, against: str, label: str) -> Plate | 
 
 
 def _curves(material: Material) -> Plate | None:
-    if material.curves is None:
-        return None
-    cells = material.runs[["run_id", "cell"]].drop_duplicates()
-    logged = cells.merge(material.curves[material.curves["metric"] == material.metric], on="run_id")
-    if logged.empty:
-        return None
-    bands = [
-        _band(part).assign(cell=str(cell))
-        for (cell, _, _), part in logged.groupby(["cell", "arm", "split"], sort=False)
-    ]
-    return Plate(
-        "curves",
-        "Training curves",
-        "Mean over seeds and its two-sided 95% t interval; a run counts up to its last finite "
-        f"value. Curves of more than {_POINTS_SHOWN} points are smoothed (exponential moving "
-        "average). The vertical axis begins at the level reached after a quarter of the tokens.",
-        figures.curves(pd.concat(bands), material.metric),
+    return curve_plates.of_arms(material.logged, material.metric)
+
+
+def _curve_differences(material: Material) -> Plate | None:
+    return curve_plates.of_pairs(
+        material.logged, material.runs, material.declared, material.where, material.metric
     )
-
-
-def _band(logged: pd.DataFrame) -> pd.DataFrame:
-    span = max(1.0, logged.groupby("run_id").size().median() / _POINTS_SHOWN)
-    return curves.band(curves.smooth(curves.align(logged), span))
 
 
 def _family(material: Material) -> Plate:

@@ -30,6 +30,33 @@ def test_runs_of_different_pace_meet_at_all_token_counts():
     assert values_of(aligned, "b") == {0: 6.0, 7: pytest.approx(6 - 3 * 7 / 13), 13: 3.0}
 
 
+def test_a_difference_is_taken_within_a_seed_where_both_have_a_value():
+    rng = np.random.default_rng(5)
+    tokens = [3, 7, 11]
+    noise = {seed: rng.normal(size=3) for seed in (1, 2, 5)}
+
+    def arm(name, level, points_of_seed):
+        runs = [
+            make_curve(f"{name}{seed}", list(zip(at, level + noise[seed], strict=False)), name)
+            for seed, at in points_of_seed.items()
+        ]
+        aligned = [
+            curves.align(run).assign(seed=s) for s, run in zip(points_of_seed, runs, strict=True)
+        ]
+        return pd.concat(aligned)
+
+    treatment = arm("affine", 2.5, {1: tokens, 2: tokens})
+    baseline = arm("plain", 3.0, {2: tokens, 1: tokens[:2], 5: tokens})
+    found = curves.difference(treatment, baseline)
+    assert set(found["arm"]) == {"affine - plain"}
+    assert list(zip(found["seed"], found["tokens"], strict=True)) == [
+        (1, 3), (1, 7), (2, 3), (2, 7), (2, 11),
+    ]  # fmt: skip
+    assert found["value"].tolist() == pytest.approx([-0.5] * 5)
+    band = curves.band(found)
+    assert band["n"].tolist() == [2, 2, 1]
+
+
 def test_nothing_is_extrapolated():
     late = make_curve("late", [(5, 3.0), (7, 2.0)])
     long = make_curve("long", [(0, 9.0), (5, 4.0), (7, 3.0), (11, 1.0)])

@@ -225,6 +225,35 @@ def test_curves_draw_mean_and_band_of_every_arm():
     ]
 
 
+def test_bands_of_many_arms_are_left_out():
+    bands = pd.DataFrame(
+        [{"arm": f"arm {i}", "split": "train", "metric": "loss", "cell": "", "tokens": t, "n": 3,
+          "mean": i + t, "low": i + t - 1, "high": i + t + 1} for i in range(5) for t in range(3)]
+    )  # fmt: skip
+    (figure,) = figures.curves(bands, "loss")
+    (axes,) = figure.axes
+    assert len(axes.get_lines()) == 5
+    assert not axes.collections
+
+
+def test_differences_of_curves_share_one_axis_around_zero():
+    bands = pd.DataFrame(
+        [{"arm": "x - y", "split": split, "metric": "loss", "cell": f"pair {i}", "tokens": t,
+          "n": 2, "mean": 0.1 * i - t, "low": 0.1 * i - t - 0.2, "high": 0.1 * i - t + 0.2}
+         for i in range(9) for split in ("train", "valid") for t in (0, 4, 8)]
+    )  # fmt: skip
+    first, second = figures.curve_differences(bands, "loss")
+    shown = [axes for page in (first, second) for axes in page.axes if axes.get_visible()]
+    assert [axes.get_title("left") for axes in shown] == [f"pair {i}" for i in range(9)]
+    for i, axes in enumerate(shown):
+        zero, train, valid = axes.get_lines()
+        assert set(zero.get_ydata()) == {0}
+        assert train.get_ydata().tolist() == valid.get_ydata().tolist()
+        assert train.get_ydata().tolist() == pytest.approx([0.1 * i, 0.1 * i - 4, 0.1 * i - 8])
+        assert axes.get_ylim() == pytest.approx((-1.05 * 8.2, 1.05 * 8.2))
+    assert [text.get_text() for text in first.legends[0].get_texts()] == ["train", "valid"]
+
+
 def test_more_cells_than_panels_take_pages():
     row = {"arm": "a", "split": "train", "metric": "loss", "n": 1, "mean": 1.0}
     bands = pd.DataFrame(

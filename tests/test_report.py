@@ -260,6 +260,7 @@ def test_the_same_inputs_give_the_same_bytes_in_any_process(tmp_path):
     assert first == second
     assert {f"figures/{name}.pdf" for name in (
         "differences", "seeds", "p_ladder", "gain_by_size", "gain_by_length", "curves", "family",
+        "curve_differences",
     )} < set(first)  # fmt: skip
 
 

@@ -6,7 +6,7 @@ left open, and the caller's own plotting state is not touched. More than PAGE ro
 
 from .cells import by_distance, gain, grid_map
 from .heads import lines, stacks
-from .runs import curves, seeds
+from .runs import curve_differences, curves, seeds
 from .style import PAGE, save
 from .verdicts import MARKS, differences, family, p_ladder
 
@@ -14,6 +14,7 @@ __all__ = [
     "MARKS",
     "PAGE",
     "by_distance",
+    "curve_differences",
     "curves",
     "differences",
     "family",

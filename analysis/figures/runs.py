@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,10 @@ from .style import (
     with_unit,
     wrap,
 )
+
+# Bands of more arms lie over one another and hide the curves.
+BANDED_ARMS = 4
+PAIRS = 8  # on one page
 
 
 def seeds(runs: pd.DataFrame, summary: pd.DataFrame, metric: str) -> list[Figure]:
@@ -51,6 +56,25 @@ def curves(bands: pd.DataFrame, metric: str) -> list[Figure]:
     return [
         _curve_page(cells[start : start + 6], bands, metric) for start in range(0, len(cells), 6)
     ]
+
+
+def curve_differences(bands: pd.DataFrame, metric: str) -> list[Figure]:
+    """Draw differences of curves with their band over seeds: a panel per pair, one axis for all.
+
+    `bands` has the columns of curves.band and `cell`, the pair's name.
+    """
+    pairs, late = list(dict.fromkeys(bands["cell"])), _late(bands)
+    reach = float(late[["low", "high", "mean"]].abs().max().max())
+    return [
+        _difference_page(pairs[start : start + PAIRS], bands, metric, reach)
+        for start in range(0, len(pairs), PAIRS)
+    ]
+
+
+def _late(bands: pd.DataFrame) -> pd.DataFrame:
+    """Return what comes after a quarter of the tokens: the first steps would flatten all that."""
+    late: pd.DataFrame = bands[bands["tokens"] >= bands["tokens"].max() / 4]
+    return late
 
 
 def _filled(panels: Sequence[tuple[str, list[str]]]) -> Iterator[list[tuple[str, list[str]]]]:
@@ -135,13 +159,53 @@ def _curve_page(cells: Sequence[str], bands: pd.DataFrame, metric: str) -> Figur
 def _curve_panel(
     axes: Any, bands: pd.DataFrame, colours: Mapping[Any, Any], dashes: Mapping[Any, str]
 ) -> None:
+    banded = bands["arm"].nunique() <= BANDED_ARMS
     for (arm, split), line in bands.groupby(["arm", "split"], sort=False):
-        axes.fill_between(line["tokens"], line["low"], line["high"], color=colours[arm],
-                          alpha=0.2, linewidth=0)  # fmt: skip
+        if banded:
+            axes.fill_between(line["tokens"], line["low"], line["high"], color=colours[arm],
+                              alpha=0.2, linewidth=0)  # fmt: skip
         axes.plot(line["tokens"], line["mean"], dashes[split], color=colours[arm], linewidth=1.2)
-    late = bands[bands["tokens"] >= bands["tokens"].max() / 4]
+    late = _late(bands)
     low, high = late["mean"].min(), late["mean"].max()
     if high > low:
         axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     axes.xaxis.set_major_formatter(FuncFormatter(short))
     axes.locator_params(axis="x", nbins=5)
+
+
+def _difference_page(
+    pairs: Sequence[str], bands: pd.DataFrame, metric: str, reach: float
+) -> Figure:
+    columns = min(2, len(pairs))
+    rows = -(-len(pairs) // columns)
+    splits = list(dict.fromkeys(bands["split"]))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_INCHES, 0.6 + 1.7 * rows), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat
+        for pair, axes in zip(pairs, grid, strict=False):
+            _difference_panel(axes, bands[bands["cell"] == pair], splits)
+            axes.set_title("\n".join(wrap(line, 38) for line in pair.splitlines()))
+            if math.isfinite(reach) and reach > 0:
+                axes.set_ylim(-1.05 * reach, 1.05 * reach)
+        for axes in grid:
+            axes.set_visible(False)
+        if len(splits) > 1:
+            handles = [
+                Line2D([], [], color=COLOURS[i], label=split) for i, split in enumerate(splits)
+            ]
+            figure.legend(handles=handles, loc="outside upper left", ncols=2)
+        figure.supylabel(f"difference in {with_unit(metric)}", fontsize=8)
+        figure.supxlabel("tokens", fontsize=8)
+    return figure
+
+
+def _difference_panel(axes: Any, bands: pd.DataFrame, splits: Sequence[str]) -> None:
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    for split, line in bands.groupby("split", sort=False):
+        colour = COLOURS[splits.index(str(split)) % len(COLOURS)]
+        axes.fill_between(line["tokens"], line["low"], line["high"], color=colour,
+                          alpha=0.25, linewidth=0)  # fmt: skip
+        axes.plot(line["tokens"], line["mean"], color=colour, linewidth=1.2)
+    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.locator_params(axis="x", nbins=4)
