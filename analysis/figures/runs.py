@@ -182,14 +182,16 @@ def _difference_page(
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_INCHES, 0.6 + 1.7 * rows), layout="constrained")
         FigureCanvasAgg(figure)
-        grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat
-        for pair, axes in zip(pairs, grid, strict=False):
+        panels = list(figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat)
+        for pair, axes in zip(pairs, panels, strict=False):
             _difference_panel(axes, bands[bands["cell"] == pair], splits)
             axes.set_title("\n".join(wrap(line, 38) for line in pair.splitlines()))
             if math.isfinite(reach) and reach > 0:
                 axes.set_ylim(-1.05 * reach, 1.05 * reach)
-        for axes in grid:
+        for axes in panels[len(pairs) :]:
             axes.set_visible(False)
+        for axes in panels[len(pairs) - columns : len(pairs)]:
+            axes.tick_params(labelbottom=True)
         if len(splits) > 1:
             handles = [
                 Line2D([], [], color=COLOURS[i], label=split) for i, split in enumerate(splits)
