@@ -29,7 +29,7 @@ lint: $(STAMP)
 
 # Half an hour on an idle machine; writes benchmarks/RESULTS.md.
 bench: $(STAMP)
-	for script in coupling attention scoring training bookkeeping growth compile; do \
+	for script in coupling attention scoring training bookkeeping growth compile dry_runs; do \
 		OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done
 

@@ -99,6 +99,16 @@ def test_the_gpu_script_writes_utilisation_of_every_method_or_says_why_not(tmp_p
             assert found["utilisation"] > 0
 
 
+@pytest.mark.slow
+def test_the_committed_dry_runs_are_what_a_dry_run_says(script):
+    dry_runs = script("dry_runs")
+    study = "composition-60m"
+    (row,) = dry_runs.rows(study, dry_runs.look(study)["kinds"])
+    committed = dry_runs.TABLE.read_text(encoding="utf-8").splitlines()
+    assert f"| {' | '.join(row)} |" in committed
+    assert [line.split("`")[1] for line in committed[2:4]] == [*dry_runs.STUDIES[:2]]
+
+
 def test_every_script_is_run_by_make_bench_or_used_by_one_that_is():
     run = (ROOT / "Makefile").read_text().split("for script in ")[1].split(";")[0].split()
     parts = {"section", "layers", "baseline_loop", "make_results", "gpu"}
