@@ -236,6 +236,18 @@ def test_bands_of_many_arms_are_left_out():
     assert not axes.collections
 
 
+def test_more_arms_than_colours_are_told_apart_by_markers():
+    bands = pd.DataFrame(
+        [{"arm": f"arm {i}", "split": "train", "metric": "loss", "cell": "", "tokens": t, "n": 1,
+          "mean": i + t, "low": None, "high": None} for i in range(23) for t in range(3)]
+    )  # fmt: skip
+    (figure,) = figures.curves(bands, "loss")
+    looks = {(str(line.get_color()), line.get_marker()) for line in figure.axes[0].get_lines()}
+    shown = {(str(h.get_color()), h.get_marker()) for h in figure.legends[0].get_lines()[:23]}
+    assert len(looks) == 23
+    assert shown == looks
+
+
 def test_differences_of_curves_share_one_axis_around_zero():
     bands = pd.DataFrame(
         [{"arm": "x - y", "split": split, "metric": "loss", "cell": f"pair {i}", "tokens": t,

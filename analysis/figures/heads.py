@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -12,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
-from .style import COLOURS, INK, STYLE, panel_grid, parts, short, wrap
+from .style import COLOURS, INK, STYLE, arm_styles, panel_grid, parts, short, wrap
 
 
 def lines(rows: pd.DataFrame, arms: Sequence[str], label: str) -> list[Figure]:
@@ -41,10 +40,7 @@ def stacks(rows: pd.DataFrame) -> list[Figure]:
 def _line_page(
     cell: str, panels: Sequence[str], rows: pd.DataFrame, arms: Sequence[str], label: str
 ) -> Figure:
-    styles: dict[Any, dict[str, Any]] = {
-        arm: {"color": COLOURS[i % len(COLOURS)], "marker": "osDPX^v"[i % 7], "markersize": 3}
-        for i, arm in enumerate(arms)
-    }
+    styles = arm_styles(arms)
     with matplotlib.rc_context(STYLE):
         figure, grid = panel_grid(len(panels))
         for panel, axes in zip(panels, grid, strict=True):

@@ -21,6 +21,7 @@ from .style import (
     PAGE,
     STYLE,
     WIDTH_INCHES,
+    arm_styles,
     pages,
     short,
     with_unit,
@@ -137,18 +138,20 @@ def _curve_page(cells: Sequence[str], bands: pd.DataFrame, metric: str) -> Figur
     columns = min(2, len(cells))
     rows = -(-len(cells) // columns)
     arms, splits = (list(dict.fromkeys(bands[column])) for column in ("arm", "split"))
-    colours = {arm: COLOURS[i % len(COLOURS)] for i, arm in enumerate(arms)}
+    styles = arm_styles(arms)
+    if len(arms) <= len(COLOURS):  # each has a colour of its own
+        styles = {arm: {"color": style["color"]} for arm, style in styles.items()}
     dashes = {split: ("-", "--", ":", "-.")[i % 4] for i, split in enumerate(splits)}
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_INCHES, 1.0 + 2.4 * rows), layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.subplots(rows, columns, squeeze=False).flat
         for cell, axes in zip(cells, grid, strict=False):
-            _curve_panel(axes, bands[bands["cell"] == cell], colours, dashes)
+            _curve_panel(axes, bands[bands["cell"] == cell], styles, dashes)
             axes.set_title(wrap(cell, 38))
         for axes in grid:
             axes.set_visible(False)
-        handles = [Line2D([], [], color=c, label=wrap(arm, 60)) for arm, c in colours.items()]
+        handles = [Line2D([], [], label=wrap(arm, 60), **style) for arm, style in styles.items()]
         handles += [Line2D([], [], color=INK, ls=d, label=split) for split, d in dashes.items()]
         figure.legend(handles=handles, loc="outside upper left", ncols=2)
         figure.supylabel(with_unit(metric), fontsize=8)
@@ -157,14 +160,18 @@ def _curve_page(cells: Sequence[str], bands: pd.DataFrame, metric: str) -> Figur
 
 
 def _curve_panel(
-    axes: Any, bands: pd.DataFrame, colours: Mapping[Any, Any], dashes: Mapping[Any, str]
+    axes: Any,
+    bands: pd.DataFrame,
+    styles: Mapping[Any, Mapping[str, Any]],
+    dashes: Mapping[Any, str],
 ) -> None:
     banded = bands["arm"].nunique() <= BANDED_ARMS
     for (arm, split), line in bands.groupby(["arm", "split"], sort=False):
         if banded:
-            axes.fill_between(line["tokens"], line["low"], line["high"], color=colours[arm],
+            axes.fill_between(line["tokens"], line["low"], line["high"], color=styles[arm]["color"],
                               alpha=0.2, linewidth=0)  # fmt: skip
-        axes.plot(line["tokens"], line["mean"], dashes[split], color=colours[arm], linewidth=1.2)
+        axes.plot(line["tokens"], line["mean"], dashes[split], linewidth=1.2, markevery=0.12,
+                  **styles[arm])  # fmt: skip
     late = _late(bands)
     low, high = late["mean"].min(), late["mean"].max()
     if high > low:

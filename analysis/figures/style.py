@@ -120,6 +120,14 @@ def panel_grid(number: int) -> tuple[Figure, Any]:
     return figure, grid[:number]
 
 
+def arm_styles(arms: Sequence[str]) -> dict[Any, dict[str, Any]]:
+    """Return a colour and a marker for each arm; no two of the first seventy share both."""
+    return {
+        arm: {"color": COLOURS[i % len(COLOURS)], "marker": "osDPX^v"[i % 7], "markersize": 3}
+        for i, arm in enumerate(arms)
+    }
+
+
 def difference_label(metrics: Any) -> str:
     """Return the label of an axis of differences, with the metrics' units."""
     return f"difference in {'; '.join(with_unit(metric) for metric in sorted(set(metrics)))}"
