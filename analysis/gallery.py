@@ -12,8 +12,8 @@ from . import anatomy_plates, curve_plates, figures, points, tables
 from .plate import Plate
 
 _OWN_FILE = re.compile(
-    r"(differences|grid|seeds|p_ladder|gain_by_size|gain_by_length|by_distance|curves|curve_differences|family"
-    r"|(coupling|participation|rank|entropy)_(by_layer|over_training))(-\d+)?\.(pdf|png|csv)"
+    r"(differences|grid|seeds|p_ladder|gain_by_size|gain_by_length|by_distance|family"
+    r"|curves|curve_differences|(coupling|participation|rank|entropy)_(by_layer|over_training))(-\d+)?\.(pdf|png|csv)"
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from collections.abc import Mapping
 
 # The numbers that malloc.h gives to mallopt's parameters.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
@@ -30,7 +31,7 @@ def keep_freed_memory() -> bool:
     return all(mallopt(which, value) == 1 for which, value in _SETTINGS.items())
 
 
-def _is_tuned(environment: os._Environ[str] | dict[str, str]) -> bool:
+def _is_tuned(environment: Mapping[str, str]) -> bool:
     """Tell whether somebody has settled how the allocator works.
 
     >>> _is_tuned({"MALLOC_ARENA_MAX": "1"}), _is_tuned({"LD_PRELOAD": "/usr/lib/libjemalloc.so"})
