@@ -7,9 +7,12 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from fontTools.ttLib import TTFont
+from matplotlib import font_manager
 from matplotlib.colors import to_rgb
 
 from analysis import figures
+from analysis.figures import typeface
 
 
 def make_row(name, **changes):
@@ -295,6 +298,25 @@ def test_the_same_rows_give_the_same_bytes(tmp_path):
         assert b"Date" not in content
         digests.add(hashlib.sha256(content).hexdigest())
     assert len(digests) == 1
+
+
+def test_a_pdf_embeds_one_truetype_subset(tmp_path):
+    (figure,) = figures.differences([make_row("efficient fluff")], make_seeds(["efficient fluff"]))
+    figures.save(figure, tmp_path / "x")
+    content = (tmp_path / "x.pdf").read_bytes()
+    assert content.count(b"/FontFile2") == 1
+    assert b"/Type3" not in content
+
+
+def test_the_light_typeface_keeps_every_letter_and_its_width():
+    light, whole = (
+        TTFont(font_manager.findfont(name, fallback_to_default=False))
+        for name in typeface.families()
+    )
+    assert "GSUB" not in light
+    assert light.getBestCmap() == whole.getBestCmap()
+    assert light["hmtx"].metrics == whole["hmtx"].metrics
+    assert light["kern"].kernTables[0].kernTable == whole["kern"].kernTables[0].kernTable
 
 
 def test_drawing_leaves_the_callers_plotting_state_alone(tmp_path):

@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ..phrases import unit
+from .typeface import WHOLE, families
 
 Row = Mapping[str, Any]
 
@@ -25,7 +26,7 @@ GREY, INK = "#7B858E", "#1F2428"
 STYLE: Any = {
     **seaborn.axes_style("whitegrid"),
     "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],
+    "font.sans-serif": [WHOLE],
     "font.size": 8,
     "axes.labelsize": 8,
     "axes.titlesize": 8,
@@ -44,6 +45,9 @@ STYLE: Any = {
     "axes.unicode_minus": False,
     "svg.hashsalt": "cqk",
     "savefig.dpi": 200,
+    # No engine may be at work once a figure is laid out: it would draw each format twice.
+    "figure.autolayout": False,
+    "figure.constrained_layout.use": False,
 }
 
 
@@ -54,7 +58,7 @@ def save(figure: Figure, stem: Path) -> bytes:
     """
     undated = {"CreationDate": None, "Creator": None, "Producer": None}
     buffer = BytesIO()
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context({**STYLE, "font.sans-serif": families()}):
         _settle_layout(figure)
         figure.savefig(stem.with_name(f"{stem.name}.pdf"), metadata=undated)
         figure.savefig(stem.with_name(f"{stem.name}.png"), metadata={"Software": None})
@@ -68,7 +72,7 @@ def _settle_layout(figure: Figure) -> None:
     The solver's last digits depend on the order of hashes, and SVG names its parts after them.
     """
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)
     for axes in figure.axes:
         left, bottom, width, height = axes.get_position().bounds
         axes.set_position((round(left, 6), round(bottom, 6), round(width, 6), round(height, 6)))
