@@ -120,7 +120,7 @@ def _steps(*, processes: int, threads: int) -> int:
 
 
 def _step_for_a_while(threads: int, barrier: Any, results: Any) -> None:
-    torch.set_num_threads(threads)
+    device.prepare("cpu", threads, "auto")
     mine = learner(*SIDE_BY_SIDE)
     mine.take_step()
     barrier.wait()
