@@ -16,11 +16,15 @@ demo: $(STAMP)
 	$(BIN)/cqk run demo
 	$(BIN)/cqk analyze results/demo
 
+# One process of tests for each core, each on one thread.
+PYTEST := $(BIN)/python -m pytest -q --basetemp=.pytest_tmp -p no:cacheprovider
 test: $(STAMP)
-	$(BIN)/python -m pytest -q --basetemp=.pytest_tmp -p no:cacheprovider
+	$(PYTEST) -n auto --dist worksteal
 
+# The Slurm tests start a cluster that has the machine's cores to give, so they run alone.
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -q --basetemp=.pytest_tmp -p no:cacheprovider -m slow
+	$(PYTEST) -n auto --dist worksteal -m slow --ignore=tests/test_slurm.py
+	$(PYTEST) -m slow tests/test_slurm.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
