@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from layers import Layer
 from section import Section, at_most
 
+from runner import device
 from runner.measure import Step, interleave, peak_bytes
 from runner.presets import find
 
@@ -37,7 +37,7 @@ def block(section: Section) -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
+    device.prepare("cpu", threads=1, determinism="auto")  # as a run is set up
     made = Section("Coupling: `affine` over `none`, float32")
     block(made)
     step(made)

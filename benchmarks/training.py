@@ -198,6 +198,7 @@ if __name__ == "__main__":
     starts(made)
     side_by_side(made)
     kept_memory(made)
+    device.prepare("cpu", threads=1, determinism="auto")  # as a run is set up
     against_baseline(made)
     made.write()
     scored = Section("Scoring: windows at once, float32")

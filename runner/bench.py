@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-import torch
-
-from . import attention, coupling
+from . import attention, coupling, device
 from .measure import Ratio, Step, interleave, peak_bytes
 from .presets import find
 from .variants import unknown
@@ -72,7 +70,7 @@ def rows(
         for name in named or ():
             if name not in folder.names():
                 raise unknown(folder.__name__.rsplit(".", 1)[1], name, folder.names())
-    torch.set_num_threads(threads)
+    device.prepare(device.choose(), threads, "auto")  # as a run is set up
     plain_memory = peak_bytes(plain.prepare)
     for name in attentions or attention.names():
         of_one = replace(plain, attention=name)

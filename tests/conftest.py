@@ -118,6 +118,8 @@ def strict_torch() -> Iterator[None]:
     from runner import device
 
     device.prepare("cpu", 1, "strict")
+    # A run leaves unwritten memory as it is; here it is NaN, so that nobody can read it unseen.
+    torch.utils.deterministic.fill_uninitialized_memory = True
     yield
     torch.use_deterministic_algorithms(False)
 

@@ -52,6 +52,7 @@ def test_a_step_learns_its_batch():
     assert losses[-1] < losses[0] - 0.1
 
 
+@pytest.mark.usefixtures("strict_torch")
 def test_bench_yields_every_pair_that_was_asked_for():
     step = bench.step("tiny", seq_len=5, batch=1, vocab_size=7)
     rows = list(bench.rows(step, ["grouped"], ["affine", "none"], rounds=2))

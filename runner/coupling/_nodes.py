@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
-from torch.nn import functional as F
 
 CACHED_NUMBERS = 2**17
 """Numbers of one intermediate that are handled at once on a CPU."""
@@ -141,10 +140,21 @@ class _Nets:
         self.grad_inner = self.inner_nmd.new_zeros(self.inner_nmd.shape)
         self.grad_inner_bias = torch.zeros_like(self.inner_bias_nm1)
         self.grad_raw, self.grad_shift = (torch.zeros_like(self.shift) for _ in range(2))
+        self._rooms: dict[int, _Room] = {}
 
     def read(self, condition_nrd: Tensor) -> _Made:
-        """Return what the networks say about some rows."""
+        """Return what the networks say about some rows; it holds until they read other ones."""
         return _Made(self, condition_nrd)
+
+    def room(self, rows: int) -> _Room:
+        """Return the room for so many rows; all parts but the last have equally many."""
+        if rows not in self._rooms:
+            nets, units, outputs = self.shift.shape
+            before, grad_units = (self.shift.new_empty(nets, units - 1, rows) for _ in range(2))
+            ones = self.shift.new_ones(nets, units, rows)
+            wide = (self.shift.new_empty(nets, rows, outputs) for _ in range(3))
+            self._rooms[rows] = _Room(before, ones, *wide, grad_units)
+        return self._rooms[rows]
 
     def grads(self) -> Weights:
         """Return the gradients that were summed so far, as the weights lie."""
@@ -158,34 +168,50 @@ class _Nets:
         )
 
 
+class _Room(NamedTuple):
+    """Where a half-step writes what it makes for some rows, so that it stays in the cache."""
+
+    before_nmr: Tensor
+    units_nmr: Tensor
+    gate_nrd: Tensor
+    scale_nrd: Tensor
+    spare_nrd: Tensor
+    grad_units_nmr: Tensor
+
+
 class _Made:
     """Scale and hidden units for some rows, and the way back through them."""
 
     def __init__(self, nets: _Nets, condition_nrd: Tensor) -> None:
         self.nets, self.condition = nets, condition_nrd
-        self.before_nmr = torch.baddbmm(nets.inner_bias_nm1, nets.inner_nmd, condition_nrd.mT)
-        self.units_nmr = F.pad(F.silu(self.before_nmr), (0, 0, 0, 1), value=1.0)
-        self.gate = torch.bmm(self.units_nmr.mT, nets.doubled_raw).sigmoid_()
-        self.scale = torch.add(nets.log2_lowest, self.gate, alpha=2.0 * nets.log2_bound).exp2_()
+        room = self.room = nets.room(condition_nrd.shape[1])
+        torch.baddbmm(nets.inner_bias_nm1, nets.inner_nmd, condition_nrd.mT, out=room.before_nmr)
+        torch.ops.aten.silu.out(room.before_nmr, out=room.units_nmr[:, :-1])
+        gate = torch.bmm(room.units_nmr.mT, nets.doubled_raw, out=room.gate_nrd).sigmoid_()
+        torch.add(nets.log2_lowest, gate, alpha=2.0 * nets.log2_bound, out=room.scale_nrd).exp2_()
 
     def move(self, x_nrd: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Return x * scale + shift."""
-        shift = torch.bmm(self.units_nmr.mT, self.nets.shift)
-        return torch.addcmul(shift, x_nrd, self.scale, out=shift if out is None else out)
+        """Return x * scale + shift; not given where to, in the spare room."""
+        shift = torch.bmm(self.room.units_nmr.mT, self.nets.shift, out=self.room.spare_nrd)
+        return torch.addcmul(shift, x_nrd, self.room.scale_nrd, out=shift if out is None else out)
 
     def back(self, grad_nrd: Tensor, x_nrd: Tensor, *, out: Tensor) -> Tensor:
-        """Write the gradient of x, add to those of the weights, return that of the condition."""
-        nets = self.nets
-        grad_x = torch.mul(grad_nrd, self.scale, out=out)
-        grad_raw = torch.ops.aten.sigmoid_backward(grad_x * x_nrd, self.gate)
-        nets.grad_raw += self.units_nmr @ grad_raw
-        nets.grad_shift += self.units_nmr @ grad_nrd
-        grad_units = torch.bmm(nets.doubled_raw[:, :-1], grad_raw.mT).mul_(2.0 * nets.bound)
-        grad_units += nets.shift[:, :-1] @ grad_nrd.mT
-        grad_before = torch.ops.aten.silu_backward(grad_units, self.before_nmr)
-        nets.grad_inner += grad_before @ self.condition
-        nets.grad_inner_bias += grad_before.sum(2, keepdim=True)
-        return grad_before.mT @ nets.inner_nmd
+        """Write the gradient of x, add to those of the weights.
+
+        The condition's gradient is returned in the spare room.
+        """
+        nets, room = self.nets, self.room
+        torch.mul(grad_nrd, room.scale_nrd, out=out)
+        raw = torch.mul(out, x_nrd, out=room.spare_nrd)
+        torch.ops.aten.sigmoid_backward.grad_input(raw, room.gate_nrd, grad_input=raw)
+        nets.grad_raw.baddbmm_(room.units_nmr, raw)
+        nets.grad_shift.baddbmm_(room.units_nmr, grad_nrd)
+        units = torch.bmm(nets.doubled_raw[:, :-1], raw.mT, out=room.grad_units_nmr)
+        units.baddbmm_(nets.shift[:, :-1], grad_nrd.mT, beta=2.0 * nets.bound)
+        torch.ops.aten.silu_backward.grad_input(units, room.before_nmr, grad_input=units)
+        nets.grad_inner.baddbmm_(units, self.condition)
+        nets.grad_inner_bias += units.sum(2, keepdim=True)
+        return torch.bmm(units.mT, nets.inner_nmd, out=raw)
 
 
 def _parts(x_nrd: Tensor) -> list[slice]:
