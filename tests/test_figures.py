@@ -12,7 +12,7 @@ from matplotlib import font_manager
 from matplotlib.colors import to_rgb
 
 from analysis import figures
-from analysis.figures import typeface
+from analysis.figures import style, typeface
 
 
 def make_row(name, **changes):
@@ -306,6 +306,15 @@ def test_a_pdf_embeds_one_truetype_subset(tmp_path):
     content = (tmp_path / "x.pdf").read_bytes()
     assert content.count(b"/FontFile2") == 1
     assert b"/Type3" not in content
+
+
+def test_colours_and_grid_are_seaborns():
+    import seaborn
+
+    assert list(style.COLOURS) == seaborn.color_palette("colorblind").as_hex()
+    whitegrid = seaborn.axes_style("whitegrid")
+    assert whitegrid.items() >= style.WHITEGRID.items()
+    assert whitegrid.keys() - style.STYLE.keys() == {"image.cmap"}  # no image is drawn
 
 
 def test_the_light_typeface_keeps_every_letter_and_its_width():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import matplotlib
 import pandas as pd
-import seaborn
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Normalize
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -31,8 +31,6 @@ from .style import (
     with_unit,
     wrap,
 )
-
-_DIVERGING = seaborn.color_palette("vlag", as_cmap=True)
 
 
 def grid_map(rows: Sequence[Row], axes: Sequence[str]) -> list[Figure]:
@@ -111,6 +109,14 @@ def _map_page(
     return figure
 
 
+@cache
+def _diverging() -> Colormap:
+    import seaborn  # half a second with all it brings, and only a grid of cells has a map
+
+    colours: Colormap = seaborn.color_palette("vlag", as_cmap=True)
+    return colours
+
+
 def _map_panel(
     axes: Any,
     rows: Sequence[Row],
@@ -121,7 +127,7 @@ def _map_panel(
     for row in rows:
         place = across[1].index(row[across[0]]), down[1].index(row[down[0]])
         known = not digits.missing(row["difference"])
-        colour = _DIVERGING(norm(row["difference"])) if known else "white"
+        colour = _diverging()(norm(row["difference"])) if known else "white"
         supported = row["verdict"] == "supported"
         axes.add_patch(Rectangle(
             (place[0] - 0.47, place[1] - 0.45), 0.94, 0.9, facecolor=colour,

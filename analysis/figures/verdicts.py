@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pandas as pd
-import seaborn
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
@@ -134,9 +134,13 @@ def _verdict_matrix(
                     axes.text(j + 0.5, i + 0.5, verdict.replace(" ", "\n"), ha="center",
                               va="center", color="white", fontsize=7)  # fmt: skip
         labels = [axes.get_yticklabels()[i].get_text() for i in range(len(names))]
-        seaborn.heatmap(codes, ax=axes, cmap=[colour for _, colour in MARKS.values()], vmin=-0.5,
-                        vmax=len(kinds) - 0.5, cbar=False, linewidths=1.5)  # fmt: skip
-        axes.set_yticks(np.arange(len(names)) + 0.5, labels, rotation=0)
+        colours = ListedColormap([colour for _, colour in MARKS.values()])
+        axes.pcolormesh(codes, cmap=colours, vmin=-0.5, vmax=len(kinds) - 0.5,
+                        edgecolors="white", linewidth=1.5)  # fmt: skip
+        axes.set_ylim(len(names), 0)
+        axes.set_yticks(np.arange(len(names)) + 0.5, labels)
+        axes.spines[:].set_visible(False)
+        axes.grid(visible=False)
         heads = ["\n".join(part for part in column if part) for column in columns]
         axes.set_xticks(np.arange(len(columns)) + 0.5, heads)
         axes.tick_params(length=0)
