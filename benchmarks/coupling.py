@@ -19,7 +19,7 @@ def step(section: Section) -> None:
     none = Step(sizes=find("60m"), vocab_size=VOCABULARY, batch=BATCH, seq_len=TOKENS)
     affine = replace(none, coupling="affine")
     calls = {"none": none.prepare(), "affine": affine.prepare()}
-    time = interleave(calls, "none", rounds=7)["affine"]
+    time = interleave(calls, "none", rounds=15)["affine"]
     what = f"`affine` over `none`, 60m, vocabulary {VOCABULARY:,}, batch {BATCH} x {TOKENS}"
     section.add(at_most(f"{what}, step time", time.median, 1.03, str(time)))
     del calls
