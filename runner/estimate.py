@@ -179,10 +179,13 @@ def _cut_down(settings: RunSettings, vocab_size: int) -> tuple[Transformer, int,
     outline = build_model(settings, vocab_size, filled=False, device="meta")
     per_layer = sum(p.numel() for p in outline.blocks[0].parameters())
     spare = MEASURED_PARAMETERS - (outline.parameter_count() - per_layer * len(outline.blocks))
-    # The first layers of the whole model, since a variant's settings may name later ones.
-    outline.blocks = outline.blocks[: max(1, spare // per_layer)]
-    model = outline.to_empty(device="cpu")
-    fill(model, settings.seed)
+    if spare // per_layer >= len(outline.blocks):
+        model = build_model(settings, vocab_size)
+    else:
+        # The first layers of the whole model, since a variant's settings may name later ones.
+        outline.blocks = outline.blocks[: max(1, spare // per_layer)]
+        model = outline.to_empty(device="cpu")
+        fill(model, settings.seed)
     rows, tokens = settings.train.batch, settings.train.seq_len
     while PASSES_PER_STEP * rows * model.forward_flops(tokens) > MEASURED_OPERATIONS:
         if rows == 1 and tokens <= 16:
