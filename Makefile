@@ -31,7 +31,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Half an hour on an idle machine; writes benchmarks/RESULTS.md.
+# Three quarters of an hour on an idle machine; writes benchmarks/RESULTS.md.
 bench: $(STAMP)
 	for script in coupling attention scoring training bookkeeping growth compile dry_runs; do \
 		OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$script.py || exit 1; \
