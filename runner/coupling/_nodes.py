@@ -130,7 +130,7 @@ class _Nets:
     def __init__(self, weights: Weights, bound: float) -> None:
         self.bound, self.dtype = bound, weights.inner_ndm.dtype
         self.log2_bound = bound / math.log(2.0)
-        self.log2_lowest = torch.tensor(-self.log2_bound, dtype=self.dtype)
+        self.log2_lowest = weights.inner_ndm.new_full((), -self.log2_bound)
         self.inner_nmd = weights.inner_ndm.mT
         nets, units, _ = self.inner_nmd.shape
         self.inner_bias_nm1 = weights.inner_bias.view(nets, units, 1)
