@@ -51,6 +51,9 @@ class Model(nn.Module):
     def __init__(self, sizes: Sizes, vocab_size: int, seq_len: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, sizes.width)
+        # As is usual. The library's own start saturates the softmax through the tied head, and
+        # gradients too small for normal numbers then slow an Intel processor down tenfold.
+        nn.init.normal_(self.embedding.weight, std=0.02)
         self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
         self.norm = nn.RMSNorm(sizes.width)
         rates = sizes.rope_base ** -(torch.arange(0, sizes.head_dim, 2) / sizes.head_dim)
